@@ -1,0 +1,55 @@
+"""Checks that print what is right and what to do about the rest. They never raise.
+
+One function an exercise, one file a lesson. Each computes the right answer itself, and the
+answers that the usual mistakes lead to, so that it can name the mistake.
+"""
+
+from helpers.checks.environment import check_environment
+from helpers.checks.lesson_01 import (
+    check_cls_share,
+    check_head_weights,
+    check_punctuation_share,
+    check_two_back_head,
+)
+from helpers.checks.lesson_02 import (
+    check_attn_n,
+    check_disagreement,
+    check_norm_share,
+    check_transformed_norms,
+)
+from helpers.checks.lesson_04 import (
+    check_block_output,
+    check_expansion_rate,
+    check_layernorm_part,
+    check_mixing_ratio,
+)
+from helpers.checks.lesson_05 import check_measured_residual, check_rollout, check_takeover
+from helpers.checks.lesson_06 import (
+    check_bottleneck,
+    check_cap,
+    check_flow_by_hand,
+    check_flow_matrix,
+)
+
+__all__ = [
+    "check_attn_n",
+    "check_block_output",
+    "check_bottleneck",
+    "check_cap",
+    "check_cls_share",
+    "check_disagreement",
+    "check_environment",
+    "check_expansion_rate",
+    "check_flow_by_hand",
+    "check_flow_matrix",
+    "check_head_weights",
+    "check_layernorm_part",
+    "check_measured_residual",
+    "check_mixing_ratio",
+    "check_norm_share",
+    "check_punctuation_share",
+    "check_rollout",
+    "check_takeover",
+    "check_transformed_norms",
+    "check_two_back_head",
+]

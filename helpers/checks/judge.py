@@ -1,0 +1,44 @@
+"""Compare an answer with the right one, and with those that the usual mistakes lead to."""
+
+import torch
+from torch import Tensor
+
+
+def judge(answer, correct: Tensor, mistakes: dict[str, Tensor]) -> None:
+    """Print "Correct" or what stands between the answer and the right one."""
+    shape = tuple(correct.shape)
+    if not isinstance(answer, Tensor):
+        print(f"Not yet: expected a tensor of shape {shape}, got {kind(answer)}.")
+        return
+    found = [reason for reason, wrong in mistakes.items() if _any_same(answer, wrong)]
+    if _same(answer, correct):
+        print("Correct.")
+    elif found:
+        print(f"Not yet: {found[0]}.")
+    elif tuple(answer.shape) != shape:
+        print(f"Not yet: expected a tensor of shape {shape}, got {tuple(answer.shape)}.")
+    elif not torch.isfinite(answer).all():
+        print("Not yet: the answer holds NaN or infinite numbers.")
+    else:
+        gap = (answer - correct).abs().max().item()
+        print(f"Not yet: the shape is right, but numbers differ by up to {gap:.2g}.")
+
+
+def kind(answer) -> str:
+    """What an answer is that can not be right: "None", "nothing yet", or its type."""
+    if answer is ...:
+        return "nothing yet"
+    return "None" if answer is None else f"a {type(answer).__name__}"
+
+
+def _any_same(answer: Tensor, wrong: Tensor) -> bool:
+    """Equal to a wrong answer, or to one tensor of a stack of wrong answers."""
+    stack = wrong if wrong.ndim == answer.ndim + 1 else [wrong]
+    return any(_same(answer, one) for one in stack)
+
+
+def _same(answer: Tensor, other: Tensor) -> bool:
+    """Equal in shape, and in value within 1e-4 of the largest one."""
+    if answer.shape != other.shape:
+        return False
+    return bool((answer.float() - other).abs().max() <= 1e-4 * other.abs().max())

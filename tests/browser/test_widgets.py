@@ -1,0 +1,46 @@
+"""Every widget of the lessons, alone in a notebook: each of its controls changes the picture."""
+
+import nbformat
+import pytest
+from lab import next_value, open_notebook, run_all, screenshot, widget_image
+
+pytestmark = pytest.mark.browser
+
+WIDGETS = {
+    "explore": ["Layer", "Head"],
+    "compare_weight_and_norm": ["Layer", "Head"],
+    "explore_stages": ["Layer"],
+    "explore_rollout": ["Stage", "Query"],
+    "explore_flow": ["Stage", "Query"],
+}
+SETUP = """\
+from helpers import load_model, widgets
+
+model = load_model()
+"""
+SHOW = 'widgets.{}(model, "The keys $x_1$ are on the table. She saw them.")'
+
+
+@pytest.fixture(scope="module")
+def widget_lab(start_lab, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("widgets")
+    for name in WIDGETS:
+        cells = [nbformat.v4.new_code_cell(source) for source in (SETUP, SHOW.format(name))]
+        notebook = nbformat.v4.new_notebook(cells=cells)
+        notebook.metadata["kernelspec"] = {"display_name": "Python 3", "name": "python3"}
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    return start_lab(folder)
+
+
+@pytest.mark.parametrize("name", WIDGETS)
+def test_each_control_changes_the_picture(new_page, widget_lab, name):
+    page = new_page(widget_lab)
+    open_notebook(page, f"{name}.ipynb")
+    run_all(page)
+    seen = [widget_image(page)]
+    screenshot(page, f"{name}-before")
+    for control in WIDGETS[name]:
+        next_value(page, control)
+        seen.append(widget_image(page, other_than=seen[-1]))
+    screenshot(page, f"{name}-after")
+    assert len(set(seen)) == len(seen)
