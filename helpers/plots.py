@@ -162,7 +162,8 @@ def pipes(
         title="capacity of a pipe",
         ncols=3,
         loc="upper center",
-        bbox_to_anchor=(0.5, -0.5 / (0.4 * T + 1)),
+        bbox_to_anchor=(0.5, 0),
+        borderaxespad=4.2,  # letter heights below the axis, clear of its name
     )
     _title(ax, title)
     return ax

@@ -204,7 +204,7 @@ def loud():
 
 @pytest.fixture
 def bars(monkeypatch):
-    """The progress bars that are really opened: the tests' TQDM_DISABLE would hide them."""
+    """The progress bars that are really opened: not those that are disabled."""
     opened = []
 
     class Recorder(transformers_logging.tqdm_lib.tqdm):

@@ -5,8 +5,8 @@ from pathlib import Path
 import nbformat
 import pytest
 import transformers
-from conftest import _tokenizer, randomise
 from nbclient import NotebookClient
+from tiny_models import randomise, tokenizer
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NAME = 'MODEL = "minilm"'
@@ -16,24 +16,24 @@ PASSAGES = "corpus.read_passages()"
 @pytest.fixture(scope="module", params=["roberta", "electra"])
 def folder(request, tmp_path_factory):
     """A random model that is deep and long enough for the lessons, saved as a folder."""
-    tokenizer = _tokenizer(request.param)
+    words = tokenizer(request.param)
     settings = {"embedding_size": 12} if request.param == "electra" else {}
     config = transformers.AutoConfig.for_model(
         request.param,
         **settings,
-        vocab_size=len(tokenizer),
+        vocab_size=len(words),
         num_hidden_layers=6,
         num_attention_heads=4,
         hidden_size=24,
         intermediate_size=40,
         max_position_embeddings=600,
-        pad_token_id=tokenizer.pad_token_id,
+        pad_token_id=words.pad_token_id,
     )
     network = transformers.AutoModel.from_config(config)
     randomise(network, seed=1)
     path = tmp_path_factory.mktemp(request.param)
     network.save_pretrained(path)
-    tokenizer.save_pretrained(path)
+    words.save_pretrained(path)
     return path
 
 
