@@ -41,9 +41,14 @@ def read_passages(path: str | Path | None = None) -> list[str]:
     if not source.is_file():
         raise ValueError(f"path {str(path)!r} is not a file; give a text file, one text a line.")
     try:
-        lines = source.read_text(encoding="utf-8").splitlines()
+        text = source.read_text(
+            encoding="utf-8-sig"
+        )  # without the mark that some editors put first
     except UnicodeDecodeError as error:
         raise ValueError(f"path {str(path)!r} is not in UTF-8; save it as UTF-8 text.") from error
+    if "\0" in text:
+        raise ValueError(f"path {str(path)!r} is not in UTF-8; save it as UTF-8 text.")
+    lines = text.splitlines()
     texts = [line.strip() for line in lines if line.strip()]
     if not texts:
         raise ValueError(f"path {str(path)!r} holds no text; give a file with one text a line.")
@@ -153,7 +158,8 @@ def _mask(model: Model, inputs: dict, text: str, masked: float, seed: int) -> di
     if model.tokenizer.mask_token_id is None:
         raise ValueError(f"masked={masked}, but model {model.name!r} has no mask token; use 0.")
     ids = inputs["input_ids"][0]
-    special = torch.isin(ids, torch.tensor(model.tokenizer.all_special_ids))
+    marks = set(model.tokenizer.all_special_ids) - {model.tokenizer.unk_token_id}
+    special = torch.isin(ids, torch.tensor(sorted(marks)))
     candidates = (~special).nonzero().flatten().tolist()
     if not candidates:
         raise ValueError(f"text {text!r} has only special tokens, so there is nothing to mask.")
@@ -165,8 +171,8 @@ def _mask(model: Model, inputs: dict, text: str, masked: float, seed: int) -> di
 
 
 def _some(texts: list[str]) -> list[str]:
-    if isinstance(texts, str) or not len(texts):
-        raise ValueError(f"texts must be a list of one text or more, got {texts!r}.")
+    if not isinstance(texts, list | tuple) or not texts:
+        raise ValueError(f"texts must be a list of one text or more, got {str(texts)[:60]!r}.")
     return texts
 
 

@@ -41,15 +41,32 @@ def load_model(name: str | Path = DEFAULT) -> Model:
         try:
             config = AutoConfig.from_pretrained(source)
             tokenizer = AutoTokenizer.from_pretrained(source)
-            network = _network_class(config).from_pretrained(
-                source, attn_implementation="eager", dtype=torch.float32
+            network, report = _network_class(config).from_pretrained(
+                source,
+                attn_implementation="eager",
+                dtype=torch.float32,
+                output_loading_info=True,
             )
         except Exception as error:  # broken files make every library below fail in its own way
             raise ValueError(
                 f"name {str(name)!r} was found but could not be loaded as a model with its "
                 f"tokenizer: {type(error).__name__}: {_first_line(error)}"
             ) from error
+    missing = _random_weights(network, report["missing_keys"])
+    if missing:
+        raise ValueError(
+            f"name {str(name)!r} lacks weights of the network, such as {missing[0]!r}, which would "
+            "be random numbers; save the model again, whole."
+        )
     return Model(str(name), network.eval(), tokenizer)
+
+
+def check_model(model: Model) -> None:
+    """Raise TypeError, naming the remedy, unless this is a Model."""
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"model must be a Model, got {type(model).__name__}; make one with load_model()."
+        )
 
 
 def in_cache(name: str) -> bool:
@@ -70,13 +87,17 @@ def embedded_folder() -> Path:
 
 def _find(name: str | Path) -> Path | str:
     """Where `from_pretrained` shall look: a folder, or a hub id that is known to exist."""
+    if not isinstance(name, str | Path):
+        raise TypeError(f"name must be a string or a path, got {type(name).__name__}.")
     text = str(name).strip()
     if not text:
         raise ValueError(f"name is empty; give {DEFAULT!r}, a folder, or a hub id.")
     if text == DEFAULT:
         return embedded_folder()
     folder = Path(text).expanduser()
-    if folder.is_dir():
+    if len(text) < 1000 and folder.is_file():
+        raise ValueError(f"name {text!r} is a file; give its folder, {str(folder.parent)!r}.")
+    if len(text) < 1000 and folder.is_dir():
         missing = _missing(folder)
         if missing:
             raise ValueError(
@@ -136,6 +157,13 @@ def _network_class(config: transformers.PretrainedConfig) -> type:
         if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
             return found
     return AutoModel
+
+
+def _random_weights(network: transformers.PreTrainedModel, missing) -> list[str]:
+    """Those weights of the base model that the files did not hold; a head or pooler may be new."""
+    base = set(network.base_model.state_dict())
+    names = {key.removeprefix(f"{network.base_model_prefix}."): key for key in missing}
+    return sorted(names[name] for name in names if name in base and not name.startswith("pooler"))
 
 
 def _first_line(error: Exception) -> str:

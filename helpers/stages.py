@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from helpers import anatomy
-from helpers.models import Model
-from helpers.trace import STAGES, Block, Trace
+from helpers.models import Model, check_model
+from helpers.trace import STAGES, Block, Trace, check_run
 
 
 def transformed_norms(run: Trace) -> Tensor:
     """Length of each transformed vector, ‖f^h(x_j)‖: (L, H, S), ≥ 0 (K20, section 3)."""
+    check_run(run)
     return torch.stack([transform(block).norm(dim=-1).T for block in run.blocks])
 
 
@@ -29,7 +30,8 @@ def weighted_norms(run: Trace) -> Tensor:
 
     It equals α^h_ij ‖f^h(x_j)‖ because α is never negative.
     """
-    return run.attention * transformed_norms(run)[:, :, None, :]
+    norms = transformed_norms(run)
+    return run.attention * norms[:, :, None, :]
 
 
 def stage_map(run: Trace, stage: str) -> Tensor:
@@ -72,6 +74,7 @@ def reconstruction_error(run: Trace) -> Tensor:
     All parts are summed, g(b_O), β and the residual included; the largest absolute difference
     is divided by the largest absolute value of the output. float32 leaves about 1e-6.
     """
+    check_run(run)
     errors = []
     for block in run.blocks:
         whole = _sums(block)[0] + block.residual
@@ -89,6 +92,7 @@ def expansion_rate(model: Model) -> Tensor:
     All heads as one (D+1)×(D+1) map, [[Σ_h W_V W_O, 0], [Σ_h b_V W_O + b_O, 1]]; its Frobenius
     norm over sqrt(D+1) (K21). 1 means that a vector keeps its length on average.
     """
+    check_model(model)
     rates = []
     for part in anatomy.blocks(model.network):
         W = torch.einsum("hde,hek->dk", part.W_V, part.W_O)
@@ -100,12 +104,12 @@ def expansion_rate(model: Model) -> Tensor:
 
 def check_stage(run: Trace, stage: str) -> None:
     """Raise ValueError, naming the remedy, unless this run has the stage."""
-    if stage not in STAGES:
+    check_run(run)
+    if not isinstance(stage, str) or stage not in STAGES:
         names = {name.lower(): name for name in STAGES}
-        nearest = names[difflib.get_close_matches(str(stage).lower(), names, n=1, cutoff=0)[0]]
-        raise ValueError(
-            f"stage {stage!r} is unknown; did you mean {nearest!r}? Stages: {', '.join(STAGES)}."
-        )
+        near = difflib.get_close_matches(str(stage).lower(), names, n=1, cutoff=0.5)
+        guess = f"; did you mean {names[near[0]]!r}?" if near else "."
+        raise ValueError(f"stage {stage!r} is unknown{guess} Stages: {', '.join(STAGES)}.")
     if stage not in run.stages:
         raise ValueError(
             f"stage {stage!r} does not exist in this architecture, which has no LayerNorm after "

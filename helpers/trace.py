@@ -7,14 +7,17 @@ import torch
 from torch import Tensor
 
 from helpers import anatomy
-from helpers.models import Model
+from helpers.models import Model, check_model
 
 STAGES = ("Attn-W", "Attn-N", "AttnRes-W", "AttnRes-N", "AttnResLn-N")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Block:
-    """What the stage algebra needs of one attention block (H heads of width d, hidden size D)."""
+    """What the stage algebra needs of one attention block (H heads of width d, hidden size D).
+
+    W_V, b_V, W_O, b_O, γ and β are the model's own tensors, not copies: clone before you change one.
+    """
 
     attention: Tensor  # (H, T, S) attention weights, rows sum to 1
     x: Tensor  # (S, D) what f reads; under pre-LN already normalised
@@ -29,7 +32,7 @@ class Block:
     output: Tensor  # (T, D) the model's own tensor: the end of this block
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trace:
     """One text in one model: L layers, H heads, T queries, S keys (S = T in self-attention)."""
 
@@ -39,6 +42,10 @@ class Trace:
     attention: Tensor  # (L, H, T, S), rows sum to 1
     blocks: list[Block]
     stages: tuple[str, ...]  # those of STAGES that this architecture has
+
+    def __repr__(self) -> str:
+        layers, heads, T, S = self.attention.shape
+        return f"Trace({layers} layers, {heads} heads, {T} queries, {S} keys: {self.tokens[:4]}…)"
 
 
 def trace(model: Model, text: str, pair: str | None = None) -> Trace:
@@ -56,7 +63,13 @@ def trace(model: Model, text: str, pair: str | None = None) -> Trace:
 
 def read(model: Model, inputs: dict[str, Tensor]) -> Trace:
     """The same as `trace` for a text that is token ids already, a batch of one from `encode`."""
+    check_model(model)
     parts = anatomy.blocks(model.network)
+    if model.network.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"model.network is in {model.network.dtype}, which is too coarse for exact parts; call "
+            "model.network.float() first."
+        )
     if model.network.training:
         raise ValueError(
             "model.network is in training mode, where dropout changes every output at random; "
@@ -78,8 +91,17 @@ def read(model: Model, inputs: dict[str, Tensor]) -> Trace:
     return Trace(tokens, tokens, ids, attention, blocks, STAGES if has_norm else STAGES[:-1])
 
 
+def check_run(run: Trace) -> None:
+    """Raise TypeError, naming the remedy, unless this is a Trace."""
+    if not isinstance(run, Trace):
+        raise TypeError(
+            f"run must be a Trace, got {type(run).__name__}; make one with trace(model, text)."
+        )
+
+
 def encode(model: Model, text: str, pair: str | None = None) -> dict[str, Tensor]:
     """Token ids as tensors with a batch axis of 1, after every check a text can fail."""
+    check_model(model)
     for name, value in (("text", text), ("pair", pair)):
         if value is None and name == "pair":
             continue
@@ -87,6 +109,8 @@ def encode(model: Model, text: str, pair: str | None = None) -> dict[str, Tensor
             raise TypeError(f"{name} must be one string, got {type(value).__name__}.")
         if not value.strip():
             raise ValueError(f"{name} is empty; give at least one word.")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise ValueError(f"{name} {value!r} holds half of a character; decode it again.")
         if not model.tokenizer(value, add_special_tokens=False, verbose=False)["input_ids"]:
             raise ValueError(
                 f"{name} {value!r} has no token left after the model's tokenizer; give at least "
@@ -99,7 +123,8 @@ def encode(model: Model, text: str, pair: str | None = None) -> dict[str, Tensor
     limit = anatomy.max_tokens(model.network)
     if limit is not None and length > limit:
         raise ValueError(
-            f"text has {length} tokens with the special ones, and this model reads at most "
+            f"{'text' if pair is None else 'text and pair together'} has {length} tokens with the "
+            f"special ones, and this model reads at most "
             f"{limit}; shorten the text or split it, nothing is cut off silently."
         )
     return inputs.to(model.network.device)

@@ -4,6 +4,7 @@ Each widget calls a pure function that draws one picture, so that what a control
 cell can draw. Layers and heads are numbered from 1, as in the papers.
 """
 
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -17,7 +18,7 @@ from helpers.flow import flow
 from helpers.models import Model
 from helpers.rollout import rollout
 from helpers.stages import STAGES, mixing_ratio, stage_map, weighted_norms
-from helpers.trace import Trace, trace
+from helpers.trace import Trace, check_run, trace
 
 ALL_HEADS = "all heads"
 RESIDUALS = ("0.5 everywhere", "measured, 1 − r", "none")
@@ -32,6 +33,7 @@ def draw_attention(
     `full_range` colours from 0 to 1, so that pictures compare; otherwise up to the map's maximum.
     Raises ValueError for a layer or head that the model does not have.
     """
+    check_run(run)
     weights = _pick(run.attention, run.attention.mean(dim=1), layer, head)
     title = f"Attention weights, layer {layer}, {_head_name(head)}"
     vmax = 1 if full_range else None
@@ -44,6 +46,7 @@ def draw_weight_and_norm(run: Trace, layer: int, head: int | str = ALL_HEADS) ->
     Both maps share one colour range, 0 to the larger maximum. For all heads they are Attn-W and
     Attn-N, for one head α and ‖αf(x)‖. Raises ValueError for a layer or head out of range.
     """
+    check_run(run)
     weight = _pick(run.attention, stage_map(run, "Attn-W"), layer, head)
     norm = _pick(weighted_norms(run), stage_map(run, "Attn-N"), layer, head)
     maps = [m / m.sum(dim=-1, keepdim=True) for m in (weight, norm)]
@@ -236,7 +239,9 @@ def _pick(by_head, combined, layer: int, head: int | str):
 
 
 def _check(name: str, number: int, largest: int) -> None:
-    if not isinstance(number, int) or not 1 <= number <= largest:
-        raise ValueError(
-            f"{name} {number!r} does not exist; this model has {name}s 1 to {largest}."
-        )
+    try:
+        fits = not isinstance(number, bool) and 1 <= operator.index(number) <= largest
+    except TypeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} must be a whole number from 1 to {largest}, got {number!r}.")

@@ -169,10 +169,10 @@ def test_draw_flow_of_odd_text(minilm):
     [
         (("Attn-X", RESIDUALS[0], 1, 1), "did you mean"),
         (("Attn-W", "half", 1, 1), "residual 'half'"),
-        (("Attn-W", RESIDUALS[0], 4, 1), "layer 4 does not exist"),
-        (("Attn-W", RESIDUALS[0], 0, 1), "layer 0 does not exist"),
-        (("Attn-W", RESIDUALS[0], 1, 0), "query 0 does not exist"),
-        (("Attn-W", RESIDUALS[0], 1, 99), "query 99 does not exist"),
+        (("Attn-W", RESIDUALS[0], 4, 1), "layer must be a whole number from 1 to 3, got 4"),
+        (("Attn-W", RESIDUALS[0], 0, 1), "layer must be a whole number from 1 to 3, got 0"),
+        (("Attn-W", RESIDUALS[0], 1, 0), "query must be a whole number from 1 to 4, got 0"),
+        (("Attn-W", RESIDUALS[0], 1, 99), "query must be a whole number from 1 to 4, got 99"),
     ],
 )
 def test_choices_that_do_not_exist(small, choice, words):

@@ -139,7 +139,9 @@ def test_a_layer_out_of_range(small, layer):
         lambda: draw_weight_and_norm(small, layer, 1),
         lambda: draw_stage(small, "Attn-N", layer),
     ):
-        with pytest.raises(ValueError, match=f"layer {layer} does not exist.*1 to 3"):
+        with pytest.raises(
+            ValueError, match=f"layer must be a whole number from 1 to 3, got {layer}"
+        ):
             draw()
     assert not plt.get_fignums()
 
@@ -147,7 +149,9 @@ def test_a_layer_out_of_range(small, layer):
 @pytest.mark.parametrize("head", [0, -1, 5])
 def test_a_head_out_of_range(small, head):
     for draw in (draw_attention, draw_weight_and_norm):
-        with pytest.raises(ValueError, match=f"head {head} does not exist.*1 to 4"):
+        with pytest.raises(
+            ValueError, match=f"head must be a whole number from 1 to 4, got {head}"
+        ):
             draw(small, 1, head)
 
 

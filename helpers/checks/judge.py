@@ -1,5 +1,7 @@
 """Compare an answer with the right one, and with those that the usual mistakes lead to."""
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,10 @@ def judge(answer, correct: Tensor, mistakes: dict[str, Tensor]) -> None:
     shape = tuple(correct.shape)
     if not isinstance(answer, Tensor):
         print(f"Not yet: expected a tensor of shape {shape}, got {kind(answer)}.")
+        return
+    real = answer.layout == torch.strided and not (answer.is_complex() or answer.is_quantized)
+    if not real or answer.dtype == torch.bool or answer.is_meta:
+        print(f"Not yet: expected a tensor of real numbers, got {answer.dtype}, {answer.layout}.")
         return
     found = [reason for reason, wrong in mistakes.items() if _any_same(answer, wrong)]
     if _same(answer, correct):
@@ -22,6 +28,15 @@ def judge(answer, correct: Tensor, mistakes: dict[str, Tensor]) -> None:
     else:
         gap = (answer - correct).abs().max().item()
         print(f"Not yet: the shape is right, but numbers differ by up to {gap:.2g}.")
+
+
+def whole(answer, count: int) -> tuple[int, ...] | None:
+    """An answer as so many whole numbers, or None if it is something else."""
+    try:
+        numbers = tuple(operator.index(number) for number in (answer if count > 1 else [answer]))
+    except Exception:  # noqa: BLE001  an answer can be any object
+        return None
+    return numbers if len(numbers) == count else None
 
 
 def kind(answer) -> str:

@@ -2,7 +2,7 @@
 
 import torch
 
-from helpers.checks.judge import judge, kind
+from helpers.checks.judge import judge, kind, whole
 from helpers.corpus import categories
 from helpers.trace import Trace
 
@@ -66,15 +66,13 @@ def check_two_back_head(answer, run: Trace) -> None:
         (best[0] + 1, best[1] + 1): "count layers and heads from 0",
         (best[1], best[0]): "first the layer, then the head",
     }
-    try:
-        layer, head = (int(number) for number in answer)
-    except (TypeError, ValueError):
-        print(f"Not yet: expected a pair (layer, head), got {kind(answer)}.")
-        return
-    if (layer, head) == best:
+    pair = whole(answer, 2)
+    if pair is None:
+        print(f"Not yet: expected a pair (layer, head) of whole numbers, got {kind(answer)}.")
+    elif pair == best:
         print(f"Correct: layer {best[0] + 1}, head {best[1] + 1} in the papers' counting.")
     else:
-        reason = mistakes.get((layer, head), "take the mean of the diagonal, then the argmax")
+        reason = mistakes.get(pair, "take the mean of the diagonal, then the argmax")
         print(f"Not yet: {reason}.")
 
 

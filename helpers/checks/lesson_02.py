@@ -47,6 +47,9 @@ def check_attn_n(answer, run: Trace, layer: int) -> None:
 
 def check_norm_share(answer, run: Trace, category: str) -> None:
     """The share of norm that goes to one token category, by layer, (L,)."""
+    if category not in categories(run.keys):
+        print(f"Not yet: the text has no token of category {category!r}; choose another.")
+        return
     member = torch.tensor([name == category for name in categories(run.keys)])
     norm, weight = stage_map(run, "Attn-N"), stage_map(run, "Attn-W")
     total = norm.sum(dim=-1)

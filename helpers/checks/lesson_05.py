@@ -2,7 +2,7 @@
 
 import torch
 
-from helpers.checks.judge import judge, kind
+from helpers.checks.judge import judge, kind, whole
 from helpers.rollout import rollout, with_residual
 from helpers.stages import mixing_ratio, stage_map
 from helpers.trace import Trace
@@ -52,11 +52,11 @@ def check_takeover(answer, run: Trace, position: int) -> None:
     if answer is None and layer is None:
         print("Correct: it never happens here.")
         return
-    try:
-        number = int(answer)
-    except (TypeError, ValueError):
+    number = whole(answer, 1)
+    if number is None:
         print(f"Not yet: expected the number of a layer, got {kind(answer)}.")
         return
+    (number,) = number
     if number == layer:
         print("Correct.")
     elif layer is not None and number == layer - 1:
