@@ -41,12 +41,10 @@ def read_passages(path: str | Path | None = None) -> list[str]:
     if not source.is_file():
         raise ValueError(f"path {str(path)!r} is not a file; give a text file, one text a line.")
     try:
-        text = source.read_text(
-            encoding="utf-8-sig"
-        )  # without the mark that some editors put first
-    except UnicodeDecodeError as error:
-        raise ValueError(f"path {str(path)!r} is not in UTF-8; save it as UTF-8 text.") from error
-    if "\0" in text:
+        text = source.read_text(encoding="utf-8-sig")  # -sig: some editors put a mark first
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:  # what UTF-16 looks like
         raise ValueError(f"path {str(path)!r} is not in UTF-8; save it as UTF-8 text.")
     lines = text.splitlines()
     texts = [line.strip() for line in lines if line.strip()]
