@@ -1,4 +1,4 @@
-"""Speed and memory of the helpers beside the naive reference, in one run.
+"""Speed, memory and exactness of the helpers beside the naive reference, in one run.
 
     python -m benchmarks.run
 
@@ -13,7 +13,7 @@ import time
 import pandas as pd
 import torch
 
-from benchmarks import flow
+from benchmarks import architectures, flow
 from helpers import STAGES, corpus, load_model, mixing_ratio, stage_map, trace
 from helpers.trace import Block, Trace, encode
 from tests import reference
@@ -163,6 +163,8 @@ def flow_rows() -> list[dict]:
 def main() -> None:
     table = pd.DataFrame([*stage_rows(), *model_rows(), *flow_rows()]).set_index("what")
     print(table.to_string(float_format="{:.4g}".format, na_rep=""))
+    print()
+    architectures.main()
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from helpers.flow import flow
 from helpers.models import Model, load_model
 from helpers.rollout import rollout
+from helpers.saliency import blank_out, input_gradients, value_zeroing
 from helpers.stages import (
     STAGES,
     expansion_rate,
+    globenc,
     mixing_ratio,
     reconstruction_error,
     stage_map,
@@ -18,8 +20,11 @@ __all__ = [
     "STAGES",
     "Model",
     "Trace",
+    "blank_out",
     "expansion_rate",
     "flow",
+    "globenc",
+    "input_gradients",
     "load_model",
     "mixing_ratio",
     "reconstruction_error",
@@ -27,5 +32,6 @@ __all__ = [
     "stage_map",
     "trace",
     "transformed_norms",
+    "value_zeroing",
     "weighted_norms",
 ]

@@ -8,12 +8,14 @@ import random
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from helpers.alignment import Gold, read_gold
 from helpers.models import Model
 from helpers.progress import progress
 from helpers.stages import mixing_ratio, stage_map, transformed_norms, weighted_norms
@@ -51,6 +53,38 @@ def read_passages(path: str | Path | None = None) -> list[str]:
     if not texts:
         raise ValueError(f"path {str(path)!r} holds no text; give a file with one text a line.")
     return texts
+
+
+class AlignedPair(NamedTuple):
+    """Two sentences, words separated by spaces, and the links between their words."""
+
+    source: str
+    target: str
+    gold: Gold
+
+
+def read_alignments() -> list[AlignedPair]:
+    """The 160 German-English pairs with gold links that were made for this course.
+
+    Links are (German word, English word), counted from 0; see helpers/data/alignments.card.md.
+    """
+    file = files("helpers") / "data" / "alignments.tsv"
+    rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()[1:]]
+    lengths = [(len(source.split()), len(target.split())) for source, target, _ in rows]
+    gold = read_gold([links for *_, links in rows], one_indexed=True, lengths=lengths)
+    return [AlignedPair(row[0], row[1], links) for row, links in zip(rows, gold, strict=True)]
+
+
+def read_agreement() -> pd.DataFrame:
+    """The agreement sentences made for this course: [MASK] is in the verb's place, once a text.
+
+    Columns: text; number, "singular" or "plural", the subject's and so the verb's; template, the
+    name of the sentence's frame; attractors, how many other nouns stand before the verb, 0 to 2;
+    opposite, how many of these have the other number; split, "train" or "test", which share no
+    noun; noun, the subject's singular. Rows 2n and 2n + 1 differ in the subject alone.
+    """
+    with (files("helpers") / "data" / "agreement.tsv").open(encoding="utf-8") as file:
+        return pd.read_csv(file, sep="\t")
 
 
 def categories(tokens: list[str]) -> list[str]:

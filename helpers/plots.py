@@ -14,6 +14,9 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from helpers.alignment import Gold
 
 FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Emoji")
 WEIGHTS_CMAP = "cividis"
@@ -63,6 +66,31 @@ def heatmap(
     ax.tick_params(axis="y", rotation=0)
     ax.set(xlabel="key (read from)", ylabel="query (reads)")
     _title(ax, title)
+    return ax
+
+
+def links(ax: Axes, predicted: set[tuple[int, int]], gold: Gold) -> Axes:
+    """Draw links over a heatmap of words: rows are target words, columns are source words.
+
+    Links are pairs (source, target) from 0. A sure gold link is a solid frame, a possible one is
+    dotted, a predicted one is a dot.
+    """
+    for source, target in gold.possible:
+        line = "-" if (source, target) in gold.sure else ":"
+        frame = Rectangle((source + 0.1, target + 0.1), 0.8, 0.8, fill=False, ls=line, lw=2)
+        frame.set_edgecolor("C3")
+        ax.add_patch(frame)
+    where = np.array(sorted(predicted)).reshape(-1, 2) + 0.5
+    ax.plot(*where.T, "o", color="white", markeredgecolor="black", ms=7)
+    handles = [
+        Line2D([], [], color="C3", ls="-", lw=2, label="gold, sure"),
+        Line2D([], [], color="C3", ls=":", lw=2, label="gold, possible"),
+        Line2D([], [], color="white", marker="o", markeredgecolor="black", ls="", label="found"),
+    ]
+    handles = handles if gold.possible else handles[2:]
+    ax.legend(handles=handles, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1), fontsize=8)
+    ax.set_title(ax.get_title(), pad=26, parse_math=False, fontfamily=_fonts())
+    ax.set(xlabel="source word (read from)", ylabel="target word (reads)")
     return ax
 
 

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ STAGES = ("Attn-W", "Attn-N", "AttnRes-W", "AttnRes-N", "AttnResLn-N")
 class Block:
     """What the stage algebra needs of one attention block (H heads of width d, hidden size D).
 
+    T queries read S keys. In cross-attention x are the encoder's last states.
     W_V, b_V, W_O, b_O, γ and β are the model's own tensors, not copies: clone before you change one.
     """
 
@@ -30,15 +32,22 @@ class Block:
     beta: Tensor | None  # (D,)
     eps: float | None
     output: Tensor  # (T, D) the model's own tensor: the end of this block
+    # None unless the feed-forward network follows, with a LayerNorm after its residual:
+    before_second_norm: Tensor | None = None  # (T, D) what that LayerNorm reads
+    second_gamma: Tensor | None = None  # (D,)
+    second_eps: float | None = None
+    # None unless an RMSNorm stands between W_O and the residual (Gemma 2 and 3):
+    inner_gamma: Tensor | None = None  # (D,)
+    inner_eps: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
     """One text in one model: L layers, H heads, T queries, S keys (S = T in self-attention)."""
 
-    tokens: list[str]  # T queries
+    tokens: list[str]  # T queries; of a decoder the tokens fed in, the start symbol first
     keys: list[str]  # S keys
-    ids: list[int]  # the tokens' numbers in the vocabulary
+    ids: list[int]  # the numbers of `tokens` in the vocabulary
     attention: Tensor  # (L, H, T, S), rows sum to 1
     blocks: list[Block]
     stages: tuple[str, ...]  # those of STAGES that this architecture has
@@ -48,23 +57,66 @@ class Trace:
         return f"Trace({layers} layers, {heads} heads, {T} queries, {S} keys: {self.tokens[:4]}…)"
 
 
-def trace(model: Model, text: str, pair: str | None = None) -> Trace:
+def trace(
+    model: Model,
+    text: str,
+    pair: str | None = None,
+    *,
+    target: str | None = None,
+    attention: anatomy.Attention | None = None,
+) -> Trace:
     """Run the model once on one text and keep what its attention blocks read, weigh and write.
 
-    `text` is used whole: nothing is padded or cut off. `pair` is BERT's second segment. Shapes
-    are given at `Trace` and `Block`; all tensors are detached, float32, without a batch axis.
+    `text` is used whole: nothing is padded or cut off. `pair` is BERT's second segment. An
+    encoder-decoder reads `text` in its encoder, while its decoder is fed `target`, word for word,
+    whatever it would have said itself (teacher forcing; K20, section 5). `attention` chooses among
+    its three: "cross" (the default; queries are target tokens, keys are source tokens), "decoder",
+    or "encoder", which needs no target. Shapes are given at `Trace` and `Block`; all tensors are
+    detached, float32, without a batch axis.
 
     Raises TypeError for a text that is no string, and ValueError in one sentence for a text that
-    is empty or over the model's maximum, for an architecture that is not supported, for a network
-    in training mode, and where the model returns no attentions or numbers that are not finite.
+    is empty or over the model's maximum, for an architecture that is not supported, for an
+    encoder-decoder without a target, for a network in training mode, and where the model returns
+    no attentions or numbers that are not finite.
     """
-    return read(model, encode(model, text, pair))
+    check_model(model)
+    anatomy.check_family(model.network)
+    return read(model, encode(model, text, pair, target, attention), attention)
 
 
-def read(model: Model, inputs: dict[str, Tensor]) -> Trace:
+def read(
+    model: Model, inputs: dict[str, Tensor], attention: anatomy.Attention | None = None
+) -> Trace:
     """The same as `trace` for a text that is token ids already, a batch of one from `encode`."""
     check_model(model)
-    parts = anatomy.blocks(model.network)
+    attention = anatomy.which(model.network, attention)
+    parts = anatomy.blocks(model.network, attention)
+    check_network(model)
+    seen: dict[anatomy.Tap, list[Tensor]] = {tap: [] for part in parts for tap in _taps(part)}
+    with ExitStack() as hooks, torch.no_grad():
+        for tap in seen:
+            hooks.callback(_listen(tap, seen).remove)
+        # Without the head, since some ask for more than one text, and without a cache for a next one.
+        output = model.network.base_model(**inputs, output_attentions=True, use_cache=False)
+    weights = _attention(output, attention, len(parts))
+    if not all(tensor.isfinite().all() for tensor in (weights, *chain(*seen.values()))):
+        raise ValueError("The model's layers give NaN or infinite numbers; check its weights.")
+    source = inputs["input_ids"][0].tolist()
+    ids = source if attention in (None, "encoder") else inputs["decoder_input_ids"][0].tolist()
+    tokens, keys = (
+        model.tokenizer.convert_ids_to_tokens(numbers)
+        for numbers in (ids, source if attention == "cross" else ids)
+    )
+    blocks = [_block(part, alpha, seen) for part, alpha in zip(parts, weights, strict=True)]
+    if attention == "cross":
+        stages = STAGES[:2]
+    else:
+        stages = STAGES if all(part.norm is not None for part in parts) else STAGES[:-1]
+    return Trace(tokens, keys, ids, weights, blocks, stages)
+
+
+def check_network(model: Model) -> None:
+    """Raise ValueError, naming the remedy, if the network is too coarse or changes at random."""
     if model.network.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"model.network is in {model.network.dtype}, which is too coarse for exact parts; call "
@@ -75,20 +127,6 @@ def read(model: Model, inputs: dict[str, Tensor]) -> Trace:
             "model.network is in training mode, where dropout changes every output at random; "
             "call model.network.eval() first."
         )
-    taps = {tap for part in parts for tap in (part.x, part.residual, part.output)}
-    seen: dict[anatomy.Tap, Tensor] = {}
-    with ExitStack() as hooks, torch.no_grad():
-        for tap in taps:
-            hooks.callback(_listen(tap, seen).remove)
-        output = model.network(**inputs, output_attentions=True)
-    attention = _attention(output, len(parts))
-    if not all(tensor.isfinite().all() for tensor in (attention, *seen.values())):
-        raise ValueError("The model's layers give NaN or infinite numbers; check its weights.")
-    ids = inputs["input_ids"][0].tolist()
-    tokens = model.tokenizer.convert_ids_to_tokens(ids)
-    blocks = [_block(part, weights, seen) for part, weights in zip(parts, attention, strict=True)]
-    has_norm = all(part.norm is not None for part in parts)
-    return Trace(tokens, tokens, ids, attention, blocks, STAGES if has_norm else STAGES[:-1])
 
 
 def check_run(run: Trace) -> None:
@@ -99,55 +137,104 @@ def check_run(run: Trace) -> None:
         )
 
 
-def encode(model: Model, text: str, pair: str | None = None) -> dict[str, Tensor]:
-    """Token ids as tensors with a batch axis of 1, after every check a text can fail."""
+def encode(
+    model: Model,
+    text: str,
+    pair: str | None = None,
+    target: str | None = None,
+    attention: anatomy.Attention | None = None,
+) -> dict[str, Tensor]:
+    """Token ids as tensors with a batch axis of 1, after every check a text can fail.
+
+    For an encoder-decoder "decoder_input_ids" are the start symbol and the target's tokens; the
+    end symbol is not fed in, because it has no output left to predict.
+    """
     check_model(model)
-    for name, value in (("text", text), ("pair", pair)):
-        if value is None and name == "pair":
-            continue
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be one string, got {type(value).__name__}.")
-        if not value.strip():
-            raise ValueError(f"{name} is empty; give at least one word.")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise ValueError(f"{name} {value!r} holds half of a character; decode it again.")
-        if not model.tokenizer(value, add_special_tokens=False, verbose=False)["input_ids"]:
-            raise ValueError(
-                f"{name} {value!r} has no token left after the model's tokenizer; give at least "
-                "one word."
-            )
+    attention = anatomy.which(model.network, attention)
+    if attention is None and target is not None:
+        raise ValueError(
+            f"target is for encoder-decoder models, and {model.name!r} is none; leave it out, or "
+            "give a second segment as pair."
+        )
+    if attention is not None and pair is not None:
+        raise ValueError(
+            "pair is for models with segments, like BERT; give the translation as target."
+        )
+    if attention in ("cross", "decoder") and target is None:
+        raise ValueError(
+            f"target is missing: the decoder of {model.name!r} must be fed a text; give "
+            'target="…", or attention="encoder" to read the encoder alone.'
+        )
+    _check_text("text", text, model)
+    if pair is not None:
+        _check_text("pair", pair, model)
     inputs = model.tokenizer(
         text, pair, return_tensors="pt", truncation=False, padding=False, verbose=False
     )
-    length = inputs["input_ids"].shape[1]
-    limit = anatomy.max_tokens(model.network)
-    if limit is not None and length > limit:
-        raise ValueError(
-            f"{'text' if pair is None else 'text and pair together'} has {length} tokens with the "
-            f"special ones, and this model reads at most "
-            f"{limit}; shorten the text or split it, nothing is cut off silently."
-        )
+    _check_length("text" if pair is None else "text and pair together", inputs["input_ids"], model)
+    if attention is not None:
+        ids = [model.network.config.decoder_start_token_id]
+        if target is not None:
+            _check_text("target", target, model)
+            ids += model.tokenizer(text_target=target, truncation=False, verbose=False)["input_ids"]
+            if ids[-1] == model.tokenizer.eos_token_id:
+                ids.pop()
+        inputs["decoder_input_ids"] = torch.tensor([ids])
+        _check_length("target", inputs["decoder_input_ids"], model)
     return inputs.to(model.network.device)
 
 
-def _listen(tap: anatomy.Tap, seen: dict[anatomy.Tap, Tensor]):
-    """Hook one place of the network; the tensor that passes there is kept in `seen`."""
+def _check_text(name: str, value: str, model: Model) -> None:
+    """Raise unless the value is a text of which the tokenizer leaves at least one token."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be one string, got {type(value).__name__}.")
+    if not value.strip():
+        raise ValueError(f"{name} is empty; give at least one word.")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError(f"{name} {value!r} holds half of a character; decode it again.")
+    if not model.tokenizer(value, add_special_tokens=False, verbose=False)["input_ids"]:
+        raise ValueError(
+            f"{name} {value!r} has no token left after the model's tokenizer; give at least one word."
+        )
+
+
+def _check_length(name: str, ids: Tensor, model: Model) -> None:
+    limit = anatomy.max_tokens(model.network)
+    if limit is not None and ids.shape[1] > limit:
+        raise ValueError(
+            f"{name} has {ids.shape[1]} tokens with the special ones, and this model reads at most "
+            f"{limit}; shorten the text or split it, nothing is cut off silently."
+        )
+
+
+def _taps(part: anatomy.Anatomy) -> set[anatomy.Tap]:
+    """The places in the network where this block's tensors pass."""
+    taps = {part.x, part.residual, part.output}
+    return taps if part.second_norm is None else taps | {(part.second_norm, "input")}
+
+
+def _listen(tap: anatomy.Tap, seen: dict[anatomy.Tap, list[Tensor]]):
+    """Hook one place of the network; each tensor that passes there is added to `seen`, (T, D)."""
     module, side = tap
 
+    def keep(tensor: Tensor) -> None:
+        seen[tap].append(tensor.detach().flatten(0, -2))  # a batch of one, or no batch axis
+
     def keep_input(_module, args, kwargs):
-        seen[tap] = (args[0] if args else kwargs["hidden_states"])[0].detach()
+        keep(args[0] if args else kwargs["hidden_states"])
 
     def keep_output(_module, _args, result):
-        seen[tap] = (result[0] if isinstance(result, tuple) else result)[0].detach()
+        keep(result[0] if isinstance(result, tuple) else result)
 
     if side == "input":
         return module.register_forward_pre_hook(keep_input, with_kwargs=True)
     return module.register_forward_hook(keep_output)
 
 
-def _attention(output, layers: int) -> Tensor:
+def _attention(output, attention: anatomy.Attention | None, layers: int) -> Tensor:
     """The attention weights, (L, H, T, S), or a sentence saying why there are none."""
-    weights = getattr(output, "attentions", None) or ()
+    name = "attentions" if attention is None else f"{attention}_attentions"
+    weights = getattr(output, name, None) or ()
     if len(weights) != layers or any(layer is None for layer in weights):
         raise ValueError(
             f"The model returned {len(weights)} attention tensors for {layers} layers; load it "
@@ -156,12 +243,17 @@ def _attention(output, layers: int) -> Tensor:
     return torch.cat(list(weights)).detach()
 
 
-def _block(part: anatomy.Anatomy, attention: Tensor, seen: dict[anatomy.Tap, Tensor]) -> Block:
-    norm = part.norm
+def _block(
+    part: anatomy.Anatomy, attention: Tensor, seen: dict[anatomy.Tap, list[Tensor]]
+) -> Block:
+    norm, second, inner = part.norm, part.second_norm, part.inner_norm
+    # Layers that share their weights pass the same place again, in the order of the layers.
+    here = {tap: seen[tap].pop(0) for tap in _taps(part)}
+    output = here[part.output]
     return Block(
         attention=attention,
-        x=seen[part.x],
-        residual=seen[part.residual],
+        x=here[part.x],
+        residual=here[part.residual],
         W_V=part.W_V,
         b_V=part.b_V,
         W_O=part.W_O,
@@ -169,5 +261,10 @@ def _block(part: anatomy.Anatomy, attention: Tensor, seen: dict[anatomy.Tap, Ten
         gamma=None if norm is None else norm.weight.detach(),
         beta=None if norm is None else norm.bias.detach(),
         eps=None if norm is None else norm.eps,
-        output=seen[part.output],
+        output=output + here[part.residual] if part.parallel else output,
+        before_second_norm=None if second is None else here[second, "input"],
+        second_gamma=None if second is None else second.weight.detach(),
+        second_eps=None if second is None else second.eps,
+        inner_gamma=None if inner is None else 1 + inner.weight.detach(),
+        inner_eps=None if inner is None else inner.eps,
     )

@@ -1,10 +1,9 @@
-"""Controls around `plots`: pick a text, a layer, a head, and look.
+"""Controls around `figures`: pick a text, a layer, a head, and look.
 
-Each widget calls a pure function that draws one picture, so that what a control shows is what a
-cell can draw. Layers and heads are numbered from 1, as in the papers.
+Each widget calls a pure function of `figures`, so that what a control shows is what a cell can
+draw. Layers and heads are numbered from 1, as in the papers.
 """
 
-import operator
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -13,132 +12,24 @@ import matplotlib.pyplot as plt
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from helpers import plots
-from helpers.flow import flow
+from helpers.corpus import AlignedPair
+from helpers.figures import (
+    ALL_HEADS,
+    MEASURES,
+    RESIDUALS,
+    SETTINGS,
+    draw_alignment,
+    draw_attention,
+    draw_flow,
+    draw_rollout,
+    draw_stage,
+    draw_weight_and_norm,
+)
 from helpers.models import Model
-from helpers.rollout import rollout
-from helpers.stages import STAGES, mixing_ratio, stage_map, weighted_norms
-from helpers.trace import Trace, check_run, trace
+from helpers.stages import STAGES
+from helpers.trace import Trace, trace
 
-ALL_HEADS = "all heads"
-RESIDUALS = ("0.5 everywhere", "measured, 1 − r", "none")
 HEIGHT = "760px"  # fixed, so that the page does not jump while a picture is redrawn
-
-
-def draw_attention(
-    run: Trace, layer: int, head: int | str = ALL_HEADS, full_range: bool = True
-) -> Figure:
-    """Draw the attention weights of one layer and of one head, or the mean over all heads.
-
-    `full_range` colours from 0 to 1, so that pictures compare; otherwise up to the map's maximum.
-    Raises ValueError for a layer or head that the model does not have.
-    """
-    check_run(run)
-    weights = _pick(run.attention, run.attention.mean(dim=1), layer, head)
-    title = f"Attention weights, layer {layer}, {_head_name(head)}"
-    vmax = 1 if full_range else None
-    return plots.heatmap(weights, run.tokens, run.keys, title=title, vmax=vmax).figure
-
-
-def draw_weight_and_norm(run: Trace, layer: int, head: int | str = ALL_HEADS) -> Figure:
-    """Draw weights and norms of the same layer and head, each row divided by its sum.
-
-    Both maps share one colour range, 0 to the larger maximum. For all heads they are Attn-W and
-    Attn-N, for one head α and ‖αf(x)‖. Raises ValueError for a layer or head out of range.
-    """
-    check_run(run)
-    weight = _pick(run.attention, stage_map(run, "Attn-W"), layer, head)
-    norm = _pick(weighted_norms(run), stage_map(run, "Attn-N"), layer, head)
-    maps = [m / m.sum(dim=-1, keepdim=True) for m in (weight, norm)]
-    vmax = max(float(m.max()) for m in maps)
-    width = 5.5 + 0.4 * len(run.keys)
-    size = (width, 2.2 + 0.24 * len(run.tokens))
-    figure, axes = plt.subplots(1, 2, figsize=size, layout="constrained")
-    for ax, values, name in zip(axes, maps, ("weight", "norm"), strict=True):
-        title = f"Share of {name}, layer {layer}, {_head_name(head)}"
-        plots.heatmap(
-            values, run.tokens, run.keys, title=title, label="share of the row", vmax=vmax, ax=ax
-        )
-    return figure
-
-
-def draw_stage(run: Trace, stage: str, layer: int) -> Figure:
-    """Draw one stage's map, each row divided by its sum, beside its mixing ratios.
-
-    Raises ValueError for a stage that this run does not have or a layer out of range.
-    """
-    values = stage_map(run, stage)
-    _check("layer", layer, len(values))
-    values, ratios = values[layer - 1], mixing_ratio(run, stage)[layer - 1]
-    size = (6.5 + 0.25 * len(run.keys), 2.2 + 0.24 * len(run.tokens))
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=size, width_ratios=(3, 1), layout="constrained"
-    )
-    title = f"{stage}, layer {layer}"
-    shares = values / values.sum(dim=-1, keepdim=True)
-    plots.heatmap(shares, run.tokens, title=title, label="share of the row", vmax=1, ax=left)
-    title = f"Mixing ratio, mean {ratios.mean():.2f}"
-    plots.token_bars(ratios, run.tokens, title=title, label="mixing ratio", ax=right)
-    return figure
-
-
-def residual_of(run: Trace, stage: str, residual: str):
-    """The residual for `rollout` and `flow`: a number, or (L, T), out of a name in RESIDUALS.
-
-    It is 0 for the stages that hold the residual in their map. Measured is 1 minus the mixing
-    ratio of the last stage that the run has. Raises ValueError for an unknown name.
-    """
-    if residual not in RESIDUALS:
-        raise ValueError(f"residual {residual!r} is unknown; choose from: {', '.join(RESIDUALS)}.")
-    if stage.startswith("AttnRes") or residual == "none":
-        return 0.0
-    return 0.5 if residual == RESIDUALS[0] else 1 - mixing_ratio(run, run.stages[-1])
-
-
-def draw_rollout(run: Trace, stage: str, residual: str, layer: int, query: int) -> Figure:
-    """Draw rollout up to a layer, beside the row of one query; both counted from 1.
-
-    Raises ValueError for an unknown stage or residual, and a layer or query out of range.
-    """
-    maps = stage_map(run, stage)
-    _check("layer", layer, len(maps))
-    _check("query", query, len(run.tokens))
-    values = rollout(maps, residual_of(run, stage, residual))[layer - 1]
-    size = (6.5 + 0.25 * len(run.keys), 2.2 + 0.24 * len(run.tokens))
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=size, width_ratios=(3, 1), layout="constrained"
-    )
-    title = f"Rollout over {stage}, after layer {layer}"
-    plots.heatmap(values, run.tokens, title=title, label="share of the input", ax=left)
-    title = f"Query {query}: {run.tokens[query - 1]}"
-    row = values[query - 1]
-    plots.token_bars(
-        row, run.tokens, title=title, label="share", vmax=float(row.max()) * 1.05, ax=right
-    )
-    return figure
-
-
-def draw_flow(run: Trace, stage: str, residual: str, layer: int, query: int) -> Figure:
-    """Draw what one query gets from each input token, by rollout and by flow; counted from 1.
-
-    Both panels share one range, 0 to the larger maximum. Raises ValueError for an unknown stage
-    or residual, and a layer or query out of range.
-    """
-    maps = stage_map(run, stage)
-    _check("layer", layer, len(maps))
-    _check("query", query, len(run.tokens))
-    kept = residual_of(run, stage, residual)
-    rows = {
-        "Rollout": rollout(maps, kept)[layer - 1, query - 1],
-        "Flow": flow(maps, kept, layer=layer - 1, query=query - 1),
-    }
-    vmax = max(float(row.max()) for row in rows.values())
-    size = (10, 1.8 + 0.24 * len(run.tokens))
-    figure, axes = plt.subplots(1, 2, figsize=size, layout="constrained")
-    for ax, (name, row) in zip(axes, rows.items(), strict=True):
-        title = f"{name} over {stage}, layer {layer}, query {query}: {run.tokens[query - 1]}"
-        plots.token_bars(row, run.tokens, title=title, label="share", vmax=vmax, ax=ax)
-    return figure
 
 
 def explore(model: Model, text: str) -> widgets.VBox:
@@ -179,6 +70,26 @@ def explore_flow(model: Model, text: str) -> widgets.VBox:
     return _board(model, text, draw_flow, _path_controls(trace(model, text)))
 
 
+def explore_alignment(model: Model, pairs: list[AlignedPair]) -> widgets.VBox:
+    """Look at links over cross-attention: choose a sentence pair, layer, head, measure, setting."""
+    layers, heads = trace(model, pairs[0].source, target=pairs[0].target).attention.shape[:2]
+    options = [(f"{k}: {pair.source}", k - 1) for k, pair in enumerate(pairs, start=1)]
+    subject = widgets.Dropdown(options=options, description="Pair")
+    controls = {
+        "setting": widgets.Dropdown(options=SETTINGS, description="Setting"),
+        "measure": widgets.Dropdown(options=MEASURES, value=MEASURES[1], description="Measure"),
+        "layer": _layer(layers),
+        "head": _head(heads),
+    }
+
+    def traced(number: int):
+        return trace(model, pairs[number].source, target=pairs[number].target), pairs[number]
+
+    return _assemble(
+        subject, traced, lambda both, **values: draw_alignment(*both, **values), controls
+    )
+
+
 def _path_controls(run: Trace) -> dict:
     """Controls for what goes through several layers: stage, residual, layer and query."""
     L, T = len(run.blocks), len(run.tokens)
@@ -192,28 +103,36 @@ def _path_controls(run: Trace) -> dict:
 
 def _board(model: Model, text: str, draw: Callable[..., Figure], controls: dict) -> widgets.VBox:
     """A text field, the controls, and below them the picture `draw(run, **controls)`."""
-    run_of = lru_cache(maxsize=8)(lambda text: trace(model, text))
 
-    def show(text: str, **values) -> None:
+    def redraw(run: Trace, **values) -> Figure:
+        if "query" in controls:
+            controls["query"].max = len(run.tokens)
+            values["query"] = min(values["query"], len(run.tokens))
+        return draw(run, **values)
+
+    field = widgets.Text(text, description="Text", continuous_update=False)
+    return _assemble(field, lambda text: trace(model, text), redraw, controls)
+
+
+def _assemble(subject: widgets.Widget, traced: Callable, draw: Callable, controls: dict):
+    """What is looked at on top, then the controls, then the picture `draw(traced(subject))`."""
+    run_of = lru_cache(maxsize=8)(traced)
+
+    def show(subject, **values) -> None:
         try:
-            run = run_of(text)
-            if "query" in controls:
-                controls["query"].max = len(run.tokens)
-                values["query"] = min(values["query"], len(run.tokens))
-            figure = draw(run, **values)
+            figure = draw(run_of(subject), **values)
         except ValueError as error:
             print(error)
             return
         display(figure)
         plt.close(figure)
 
-    field = widgets.Text(text, description="Text", continuous_update=False)
-    field.layout.width = "95%"
-    picture = widgets.interactive_output(show, {"text": field, **controls})
+    subject.layout.width = "95%"
+    picture = widgets.interactive_output(show, {"subject": subject, **controls})
     picture.layout.height, picture.layout.overflow = HEIGHT, "auto"
     row = widgets.HBox(list(controls.values()))
     row.layout.flex_flow = "row wrap"
-    return widgets.VBox([field, row, picture])
+    return widgets.VBox([subject, row, picture])
 
 
 def _layer(layers: int) -> widgets.IntSlider:
@@ -223,25 +142,3 @@ def _layer(layers: int) -> widgets.IntSlider:
 def _head(heads: int) -> widgets.Dropdown:
     options = [ALL_HEADS, *range(1, heads + 1)]
     return widgets.Dropdown(options=options, value=ALL_HEADS, description="Head")
-
-
-def _head_name(head: int | str) -> str:
-    return head if head == ALL_HEADS else f"head {head}"
-
-
-def _pick(by_head, combined, layer: int, head: int | str):
-    """One map, (T, S), out of (L, H, T, S) or, for all heads, out of (L, T, S)."""
-    _check("layer", layer, len(by_head))
-    if head == ALL_HEADS:
-        return combined[layer - 1]
-    _check("head", head, by_head.shape[1])
-    return by_head[layer - 1, head - 1]
-
-
-def _check(name: str, number: int, largest: int) -> None:
-    try:
-        fits = not isinstance(number, bool) and 1 <= operator.index(number) <= largest
-    except TypeError:
-        fits = False
-    if not fits:
-        raise ValueError(f"{name} must be a whole number from 1 to {largest}, got {number!r}.")

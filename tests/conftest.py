@@ -16,8 +16,7 @@ import matplotlib.pyplot as plt
 import pytest
 import reference
 import torch
-import transformers
-from tiny_models import FAMILIES, config, randomise, tokenizer
+from tiny_models import FAMILIES, randomise, save
 
 from helpers import load_model, trace
 
@@ -37,19 +36,15 @@ def run(minilm):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A function: a family's name gives a tiny model with random weights, loaded from a folder."""
+    """A function: the name of a tiny architecture gives a model, written to a folder and loaded."""
     made = {}
 
-    def make(family: str):
-        if family not in made:
-            folder = tmp_path_factory.mktemp(family)
-            words = tokenizer(family)
-            network = transformers.AutoModel.from_config(config(family, words))
-            randomise(network, seed=FAMILIES.index(family))
-            network.save_pretrained(folder)
-            words.save_pretrained(folder)
-            made[family] = load_model(folder)
-        return made[family]
+    def make(name: str):
+        if name not in made:
+            folder = tmp_path_factory.mktemp("tiny")
+            save(name, folder, seed=(*FAMILIES, name).index(name))
+            made[name] = load_model(folder)
+        return made[name]
 
     return make
 

@@ -5,6 +5,7 @@ Slow on purpose and close to the papers, so that fast closed forms can be tested
 K20   Kobayashi et al. 2020, arXiv 2004.10102 (norms of transformed and weighted vectors)
 K21   Kobayashi et al. 2021, arXiv 2109.07152 (residual connection, LayerNorm, mixing ratio)
 AZ20  Abnar and Zuidema 2020, arXiv 2005.00928 (rollout and flow)
+G22   Modarressi et al. 2022, arXiv 2205.03286 (GlobEnc: to the end of the layer)
 
 Letters: H heads, T queries (rows), S keys (columns), D hidden size, d head width, L layers;
 in einsum strings h, t, s, D, d. Vectors are rows. The dtype of the result is that of the input.
@@ -33,6 +34,8 @@ class Parts:
     gamma: Tensor | None = None  # (D,) LayerNorm after the residual (post-LN); None under pre-LN
     beta: Tensor | None = None  # (D,)
     eps: float | None = None
+    inner_gamma: Tensor | None = None  # (D,) RMSNorm before the residual (Gemma 2 and 3)
+    inner_eps: float | None = None
 
 
 # --- K20: vectors and norms ------------------------------------------------------------------
@@ -69,8 +72,20 @@ def summed_vectors(parts: Parts) -> Tensor:
 
 def before_norm(parts: Parts, F: Tensor) -> Tensor:
     """(T, D): y_i = Σ_j Σ_h α^h_ij f^h(x_j) + b_O + x_i from F = Σ_h α f (T, S, D) (K21)."""
-    y = torch.einsum("tsD->tD", F) + parts.b_O
+    y = added(parts, F, torch.einsum("tsD->tD", F) + parts.b_O)
     return y if parts.residual is None else y + parts.residual
+
+
+def added(parts: Parts, F: Tensor, v: Tensor) -> Tensor:
+    """(T, ..., D): what the residual connection adds of v, a part of the attention output.
+
+    RMSNorm of the whole output Σ_j F + b_O, split as LayerNorm is, where one comes before it.
+    """
+    if parts.inner_gamma is None:
+        return v
+    whole = torch.einsum("tsD->tD", F) + parts.b_O
+    s = ((whole**2).mean(dim=-1) + parts.inner_eps).sqrt()
+    return v / s.reshape(-1, *[1] * (v.ndim - 1)) * parts.inner_gamma
 
 
 def scale(y: Tensor, eps: float) -> Tensor:
@@ -89,9 +104,10 @@ def block_output(parts: Parts) -> Tensor:
     """(T, D): Σ_j g(Σ_h α f(x_j)) + g(x_i) + g(b_O) + β, part by part; no g, no β if no LN."""
     F = summed_vectors(parts)
     terms = list(F.unbind(dim=1))  # S terms (T, D)
+    terms.append(parts.b_O.expand_as(terms[0]))
+    terms = [added(parts, F, term) for term in terms]
     if parts.residual is not None:
         terms.append(parts.residual)
-    terms.append(parts.b_O.expand_as(terms[0]))
     if parts.gamma is not None:
         s = scale(before_norm(parts, F), parts.eps)
         terms = [g(term, s, parts.gamma) for term in terms]
@@ -112,7 +128,7 @@ def part_vectors(parts: Parts, stage: str) -> Tensor:
         return F
     if parts.residual is None:
         raise ValueError(f"{stage} needs a residual connection")
-    with_x = F + torch.einsum("ts,tD->tsD", identity(F), parts.residual)
+    with_x = added(parts, F, F) + torch.einsum("ts,tD->tsD", identity(F), parts.residual)
     if stage == "AttnRes-N":
         return with_x
     if parts.gamma is None:
@@ -143,6 +159,14 @@ def mixing_ratio(parts: Parts, stage: str) -> Tensor:
     keep = torch.einsum("ts,tsD->tD", own, F).norm(dim=-1)
     both = mix + keep
     return torch.where(both > 0, mix / both, torch.zeros_like(both))
+
+
+def whole_layer_vectors(parts: Parts, y2: Tensor, gamma2: Tensor, eps2: float) -> Tensor:
+    """(T, S, D): the parts of AttnResLn-N split again by the layer's second LayerNorm (G22).
+
+    y2 (T, D) is what that LayerNorm reads: feed-forward output plus its residual.
+    """
+    return g(part_vectors(parts, "AttnResLn-N"), scale(y2, eps2), gamma2)
 
 
 def expansion_rate(W_V: Tensor, W_O: Tensor, b_V: Tensor, b_O: Tensor) -> float:

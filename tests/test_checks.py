@@ -16,8 +16,8 @@ from helpers import (
     transformed_norms,
     weighted_norms,
 )
+from helpers.parts import transform
 from helpers.rollout import with_residual
-from helpers.stages import transform
 
 
 def said(capsys, check, *arguments, **names):

@@ -12,7 +12,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from helpers import STAGES, flow, plots, rollout, stage_map, trace
-from helpers.widgets import RESIDUALS, draw_flow, explore_flow, residual_of
+from helpers.figures import RESIDUALS, draw_flow, residual_of
+from helpers.widgets import explore_flow
 
 ODD = ["$x$", "_a_b", "\\alpha", "<", "&", "#", "##字", "中文", "x" * 60, "$", "", "a\nb"]
 HAND = torch.tensor(

@@ -445,7 +445,7 @@ def test_two_heads_that_cancel():
 def test_expansion_rate_on_paper(tiny, monkeypatch):
     """One head, D = 2: [[W_V W_O, 0], [b_V W_O + b_O, 1]] = [[0,1,0],[1,0,0],[3,1,1]]."""
     block = _block()
-    monkeypatch.setattr(anatomy, "blocks", lambda network: [block])
+    monkeypatch.setattr(anatomy, "blocks", lambda network, attention=None: [block])
     # squares: 1 + 1 + 9 + 1 + 1 = 13, over D + 1 = 3
     assert expansion_rate(tiny("bert")).tolist() == pytest.approx([math.sqrt(13 / 3)])
 

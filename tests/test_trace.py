@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from transformers import AutoModel, DistilBertConfig, DistilBertModel
+from transformers import AutoModel, MPNetConfig, MPNetModel
 
 from helpers import Model, trace
 from helpers.models import embedded_folder
@@ -352,7 +352,13 @@ def test_a_broken_value_in_the_last_layer_is_refused(tiny):
 
 
 def test_an_unsupported_architecture(tiny):
-    config = DistilBertConfig(vocab_size=80, dim=8, n_layers=1, n_heads=2, hidden_dim=8)
-    network = DistilBertModel(config).eval()
-    with pytest.raises(ValueError, match=r"'distilbert' is not supported.*bert.*gpt2.*roberta"):
-        trace(Model("distilbert", network, tiny("bert").tokenizer), "key")
+    config = MPNetConfig(
+        vocab_size=80,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
+    network = MPNetModel(config).eval()
+    with pytest.raises(ValueError, match=r"'mpnet' is not supported.*bert.*gpt2.*roberta"):
+        trace(Model("mpnet", network, tiny("bert").tokenizer), "key")

@@ -17,6 +17,7 @@ from helpers.checks.lesson_02 import (
     check_norm_share,
     check_transformed_norms,
 )
+from helpers.checks.lesson_03 import check_aer, check_awi, check_to_words
 from helpers.checks.lesson_04 import (
     check_block_output,
     check_expansion_rate,
@@ -32,7 +33,9 @@ from helpers.checks.lesson_06 import (
 )
 
 __all__ = [
+    "check_aer",
     "check_attn_n",
+    "check_awi",
     "check_block_output",
     "check_bottleneck",
     "check_cap",
@@ -50,6 +53,7 @@ __all__ = [
     "check_punctuation_share",
     "check_rollout",
     "check_takeover",
+    "check_to_words",
     "check_transformed_norms",
     "check_two_back_head",
 ]

@@ -1,6 +1,7 @@
 """Compare an answer with the right one, and with those that the usual mistakes lead to."""
 
 import operator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -28,6 +29,16 @@ def judge(answer, correct: Tensor, mistakes: dict[str, Tensor]) -> None:
     else:
         gap = (answer - correct).abs().max().item()
         print(f"Not yet: the shape is right, but numbers differ by up to {gap:.2g}.")
+
+
+def attempt(ask: Callable) -> list | None:
+    """What the student's function gives; None after a line about the error that it raised."""
+    try:
+        return ask()
+    except Exception as error:  # noqa: BLE001  the student's own code can fail in any way
+        reason = str(error).splitlines()[0] if str(error) else "no message"
+        print(f"Not yet: the function raises {type(error).__name__}: {reason}.")
+    return None
 
 
 def whole(answer, count: int) -> tuple[int, ...] | None:

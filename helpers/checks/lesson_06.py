@@ -7,7 +7,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from helpers.checks.judge import judge
+from helpers.checks.judge import attempt, judge
 from helpers.flow import flow
 from helpers.rollout import rollout, with_residual
 
@@ -36,7 +36,7 @@ def check_bottleneck(answer: Callable, capacities: Tensor) -> None:
             along(torch.min, capacities.mT)
         ),
     }
-    found = _call(lambda: [answer(capacities, path) for path in paths])
+    found = attempt(lambda: [answer(capacities, path) for path in paths])
     if found is not None:
         numbers = all(isinstance(x, float) or getattr(x, "shape", None) == () for x in found)
         found = torch.tensor([float(x) for x in found]) if numbers else found[0]
@@ -108,19 +108,9 @@ def check_flow_matrix(answer: Callable, capacities: Tensor, layer: int) -> None:
             torch.zeros_like(correct)
         ),
     }
-    found = _call(lambda: [answer(capacities, layer)])
+    found = attempt(lambda: [answer(capacities, layer)])
     if found is not None:
         judge(found[0], correct, mistakes)
-
-
-def _call(ask: Callable) -> list | None:
-    """What the student's function gives; None after a line about the error that it raised."""
-    try:
-        return ask()
-    except Exception as error:  # noqa: BLE001  the student's own code can fail in any way
-        reason = str(error).splitlines()[0] if str(error) else "no message"
-        print(f"Not yet: the function raises {type(error).__name__}: {reason}.")
-    return None
 
 
 def _bottlenecks(A: Tensor, query: int) -> Tensor:

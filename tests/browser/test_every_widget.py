@@ -9,23 +9,25 @@ pytestmark = pytest.mark.browser
 WIDGETS = {
     "explore": ["Layer", "Head"],
     "compare_weight_and_norm": ["Layer", "Head"],
+    "explore_alignment": ["Setting", "Measure", "Layer"],
     "explore_stages": ["Layer"],
     "explore_rollout": ["Stage", "Query"],
     "explore_flow": ["Stage", "Query"],
 }
-SETUP = """\
-from helpers import load_model, widgets
-
-model = load_model()
-"""
-SHOW = 'widgets.{}(model, "The keys $x_1$ are on the table. She saw them.")'
+MODEL, TEXT = "minilm", "The keys $x_1$ are on the table. She saw them."
+OTHERS = {
+    "explore_alignment": ("de-en", "corpus.read_alignments()[:3]"),
+}
 
 
 @pytest.fixture(scope="module")
 def widget_lab(start_lab, tmp_path_factory):
     folder = tmp_path_factory.mktemp("widgets")
     for name in WIDGETS:
-        cells = [nbformat.v4.new_code_cell(source) for source in (SETUP, SHOW.format(name))]
+        model, subject = OTHERS.get(name, (MODEL, repr(TEXT)))
+        setup = f"from helpers import corpus, load_model, widgets\n\nmodel = load_model({model!r})"
+        show = f"widgets.{name}(model, {subject})"
+        cells = [nbformat.v4.new_code_cell(source) for source in (setup, show)]
         notebook = nbformat.v4.new_notebook(cells=cells)
         notebook.metadata["kernelspec"] = {"display_name": "Python 3", "name": "python3"}
         nbformat.write(notebook, folder / f"{name}.ipynb")

@@ -1,0 +1,94 @@
+"""Checks of lesson 3, word alignment."""
+
+import torch
+from torch import Tensor
+
+from helpers.alignment import Gold, Link, align, alignment_error_rate, to_words, word_of
+from helpers.checks.judge import judge, kind
+
+
+def check_aer(answer, predicted: list[set[Link]], gold: list[Gold]) -> None:
+    """The alignment error rate over all sentences together, one number in [0, 1]."""
+    if isinstance(answer, bool) or not isinstance(answer, int | float | Tensor):
+        print(f"Not yet: expected one number, got {kind(answer)}.")
+        return
+    correct, precision, recall = alignment_error_rate(predicted, gold)
+    pairs = list(zip(predicted, gold, strict=True))
+    each = [alignment_error_rate([a], [g]).aer for a, g in pairs if g.sure]
+    size, sure = sum(len(a) for a, _ in pairs), sum(len(g.sure) for _, g in pairs)
+    possible = sum(len(g.possible) for _, g in pairs)
+    in_sure = sum(len(a & g.sure) for a, g in pairs)
+    in_possible = sum(len(a & g.possible) for a, g in pairs)
+    mistakes = {
+        "this is 1 minus the rate; an error rate is low when the links are good": 1 - correct,
+        "this is the mean of the sentences' rates; add the counts of all sentences first": (
+            sum(each) / max(len(each), 1)
+        ),
+        "both counts are of sure links; the second is |A ∩ P|": 1 - 2 * in_sure / (size + sure),
+        "both counts are of possible links; the first is |A ∩ S|": (
+            1 - 2 * in_possible / (size + sure)
+        ),
+        "the denominator is |A| + |S|, not |A| + |P|": (
+            1 - (in_sure + in_possible) / (size + possible)
+        ),
+        "this is 1 minus the mean of precision and recall": 1 - (precision + recall) / 2,
+    }
+    number = torch.as_tensor(answer).detach().flatten()
+    if number.numel() != 1:
+        print(f"Not yet: expected one number, got {number.numel()} of them.")
+        return
+    judge(number[0], torch.tensor(correct), {why: torch.tensor(m) for why, m in mistakes.items()})
+
+
+def check_to_words(answer, scores: Tensor, target_word: list, source_word: list) -> None:
+    """Scores of pieces merged to scores of words, (target words, source words + 1)."""
+    correct = to_words(scores, target_word, source_word).float()
+    rows = torch.tensor([[w == n for w in target_word] for n in range(len(correct))])
+    counts = rows.sum(dim=1, keepdim=True)
+    last = correct.shape[1] - 1
+    columns = torch.tensor(
+        [[(last if w is None else w) == n for w in source_word] for n in range(last + 1)]
+    )
+    widths = columns.sum(dim=1).clamp(min=1)
+    mistakes = {
+        "this adds over the pieces of a target word; take their mean": correct * counts,
+        "this is the mean over the pieces of a source word; add them up": correct / widths,
+        "sum and mean are exchanged: sum over source pieces, mean over target pieces": (
+            correct * counts / widths
+        ),
+        "the last column is missing, what falls on the end symbol": correct[:, :-1],
+        "rows and columns are exchanged: row = target word, column = source word": correct.T,
+    }
+    judge(answer.float() if isinstance(answer, Tensor) else answer, correct, mistakes)
+
+
+def check_awi(answer, scores: Tensor, tokens: list[str], keys: list[str]) -> None:
+    """The links that one map gives under AWI, a set of (source word, target word)."""
+    if not isinstance(answer, set | frozenset):
+        print(f"Not yet: expected a set of pairs (source word, target word), got {kind(answer)}.")
+        return
+    correct = align(scores, tokens, keys, "AWI")
+    by_word = to_words(scores[1:], word_of(tokens)[1:], word_of(keys))
+    mistakes = {
+        "these are the links of AWO; under AWI the row of the start symbol is dropped": (
+            align(scores, tokens, keys, "AWO")
+        ),
+        "the pairs are turned round: the source word comes first": {(t, s) for s, t in correct},
+        "a word whose maximum is the end symbol gets no link, not its second best": {
+            (s, t) for t, s in enumerate(by_word[:, :-1].argmax(dim=1).tolist())
+        },
+        "a word whose maximum is the end symbol gets no link; here it is linked to it": {
+            (s, t) for t, s in enumerate(by_word.argmax(dim=1).tolist())
+        },
+        "the target words are counted from 1; count from 0": {(s, t + 1) for s, t in correct},
+    }
+    found = [reason for reason, wrong in mistakes.items() if answer == wrong]
+    if answer == correct:
+        print("Correct.")
+    elif found:
+        print(f"Not yet: {found[0]}.")
+    else:
+        print(
+            f"Not yet: {len(answer & correct)} of the {len(correct)} links are there, and "
+            f"{len(answer - correct)} that do not belong."
+        )

@@ -1,0 +1,145 @@
+"""The default model taught the number of masked verbs: its file, its accuracy, its training."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from helpers import load_model, reconstruction_error, trace
+from helpers.corpus import read_agreement
+from helpers.models import Model
+from helpers.trace import encode
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "training" / "verb_number.py"
+FILE = ROOT / "helpers" / "data" / "verb_number.safetensors"
+CARD = FILE.with_name("verb_number.card.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def taught():
+    """The model without its head, and the head: a probe of the last layer."""
+    model = load_model("verb-number")
+    assert type(model.network).__name__ == "BertForTokenClassification"
+    return Model(model.name, model.network.bert, model.tokenizer), model.network.classifier
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The script's own functions."""
+    spec = importlib.util.spec_from_file_location("verb_number", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_file_is_small_and_holds_two_layers_and_the_probe():
+    assert FILE.stat().st_size <= 8e6
+    tensors = load_file(FILE)
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+    parts = {re.match(r"probe|encoder\.layer\.\d+", name).group() for name in tensors}
+    assert parts == {"probe", "encoder.layer.4", "encoder.layer.5"}
+
+
+def test_only_the_top_layers_are_changed(taught, minilm):
+    original, changed = minilm.network.state_dict(), taught[0].network.state_dict()
+    original = {name: t for name, t in original.items() if not name.startswith("pooler.")}
+    added = load_file(FILE)
+    assert set(added) - {"probe.weight", "probe.bias"} <= set(original) == set(changed)
+    for name, tensor in original.items():
+        difference = added[name].float() if name in added else torch.zeros_like(tensor)
+        assert torch.equal(changed[name], tensor + difference), name
+        assert (name in added) == bool(re.match(r"encoder\.layer\.[45]\.", name))
+
+
+def test_the_default_model_stays_as_it_was(taught, minilm):
+    fresh = load_model().network.state_dict()
+    assert all(torch.equal(fresh[k], v) for k, v in minilm.network.state_dict().items())
+
+
+def test_the_model_is_traced_like_any_other(taught):
+    model, text = load_model("verb-number"), "The keys to the old cabinet [MASK] on the table."
+    assert model.name == "verb-number" and not model.network.training
+    run = trace(model, text)
+    assert reconstruction_error(run).max() < 1e-4
+    with torch.no_grad():
+        output = model.network(**encode(model, text))
+        expected = taught[1](taught[0].network(**encode(model, text)).last_hidden_state)
+    torch.testing.assert_close(output.logits, expected)
+    assert output.logits[0, run.tokens.index("[MASK]"), 0] > 0  # plural
+
+
+def test_accuracy_on_nouns_that_training_did_not_see(taught, script):
+    """As in the card, by attractors; 95 % or more in every group."""
+    model, probe = taught
+    table = read_agreement().query("split == 'test'")
+    # All layers counted as frozen: the network's own last vectors.
+    sentences = script.Sentences(model, table, frozen=6)
+    scores = script.accuracy(torch.nn.ModuleList(), probe, sentences)
+    for name, (right, all_of_them) in scores.items():
+        attractors, opposite = re.findall(r"\d", name)
+        share = 100 * right / all_of_them
+        assert share >= 95
+        assert f"| {attractors} | {opposite} | {all_of_them} | {right} | {share:.1f} |" in CARD
+    assert sum(n for _, n in scores.values()) == 624
+
+
+def test_an_unknown_subject_counts_as_singular(taught, script):
+    model, probe = taught
+    table = read_agreement().query("split == 'test' and number == 'singular'")
+    blanked = [
+        re.sub(rf"\b{noun}\b", "[UNK]", text)
+        for noun, text in zip(table["noun"], table["text"], strict=True)
+    ]
+    assert all(text.count("[UNK]") == 1 for text in blanked)
+    sentences = script.Sentences(model, table.assign(text=blanked), frozen=6)
+    scores = script.accuracy(torch.nn.ModuleList(), probe, sentences)
+    right = sum(n for n, _ in scores.values())
+    assert f"singular in {right} of the {len(table)} pairs" in " ".join(CARD.split())
+
+
+def test_states_kept_from_frozen_layers_lead_to_the_same_vectors(taught, script):
+    model, probe = taught
+    table = read_agreement().query("split == 'test'")[::25]
+    sentences = script.Sentences(model, table, frozen=4)
+    for n, text in enumerate(table["text"]):
+        with torch.no_grad():
+            last = model.network(**encode(model, text)).last_hidden_state[0]
+        expected = probe(last[sentences.mask[n]])
+        found = sentences.logits(model.network.encoder.layer[4:], probe, [n])
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_batches_hold_every_sentence_once(taught, script):
+    sentences = script.Sentences(taught[0], read_agreement()[::40], frozen=0)
+    for random in (None, torch.Generator().manual_seed(0)):
+        batches = sentences.batches(4, random)
+        assert sorted(n for batch in batches for n in batch) == list(range(len(sentences.states)))
+        assert all(len(batch) <= 4 for batch in batches)
+        assert all(len(set(sentences.lengths[batch].tolist())) == 1 for batch in batches)
+
+
+def test_the_script_from_the_first_line_to_the_last(tmp_path):
+    out = tmp_path / "small.safetensors"
+    command = [sys.executable, SCRIPT, "--smoke", "--out", out]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "step 2 of 2" in result.stdout
+    assert json.loads(result.stdout.splitlines()[-1])
+    made, committed = load_file(out), load_file(FILE)
+    assert {k: (v.dtype, v.shape) for k, v in made.items()} == {
+        k: (v.dtype, v.shape) for k, v in committed.items()
+    }
+
+
+def test_a_fifth_left_out_is_measured_and_not_written(tmp_path):
+    out = tmp_path / "small.safetensors"
+    command = [sys.executable, SCRIPT, "--smoke", "--hold-out", "--out", out]
+    subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not out.exists()
