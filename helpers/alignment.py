@@ -99,7 +99,12 @@ def alignment_error_rate(predicted: list[set[Link]], gold: list[Gold]) -> Alignm
         wanted = "a list, one set of pairs (source, target) a sentence, words counted from 0"
         raise ValueError(f"predicted must be {wanted}, got {str(predicted)[:60]}.")
     records = gold if isinstance(gold, list | tuple) else [None]
-    if not all(isinstance(record, Gold) and record.sure <= record.possible for record in records):
+    if not all(
+        isinstance(record, Gold)
+        and all(isinstance(side, set | frozenset) and all(map(_is_pair, side)) for side in record)
+        and record.sure <= record.possible
+        for record in records
+    ):
         wanted = "a list of records from read_gold, each sure link possible too"
         raise ValueError(f"gold must be {wanted}, got {str(gold)[:60]}.")
     if len(sets) != len(records):
@@ -160,7 +165,7 @@ def align(scores: Tensor, tokens: list[str], keys: list[str], setting: str) -> s
     scores highest at </s> or another special piece gets no link; of equal scores the first wins.
 
     Raises ValueError for scores that are no (T, S) map or negative, NaN or infinite, for another
-    setting, and for tokens without the start symbol or with an end symbol.
+    setting, and for tokens with an end symbol or, as far as a "▁" shows it, without a start symbol.
     """
     if setting not in ("AWO", "AWI"):
         raise ValueError(f'setting must be "AWO" (output) or "AWI" (input), got {setting!r}.')
@@ -183,8 +188,8 @@ def _lines(path: str | Path | Iterable[str]) -> list[str]:
         if not all(isinstance(line, str) for line in lines):
             raise ValueError(f"path must be a file or its lines as strings, got {str(path)[:60]}.")
         return lines
-    if not Path(path).is_file():
-        raise ValueError(f"path {str(path)!r} is not a file; give a file of gold links.")
+    if len(str(path)) > 1000 or not Path(path).is_file():
+        raise ValueError(f"path {str(path)[:60]!r} is not a file; give a file of gold links.")
     # Links are ASCII. Latin-1 reads every byte, so old files and a UTF-8 mark do no harm.
     text = Path(path).read_text(encoding="latin-1").removeprefix("ï»¿")
     return text.removesuffix("\n").split("\n")
@@ -219,6 +224,7 @@ def _check_pieces(name: str, pieces: list[str]) -> None:
 def _membership(numbers: list[int | None]) -> Tensor:
     """Which piece is of which word, (pieces, words + 1); the last column is for no word."""
     known = set(numbers) - {None}
+    known = {None} if any(isinstance(number, bool) for number in numbers) else known
     if known != set(range(len(known))):
         raise ValueError(f"words must be numbered 0, 1, 2, …, got {str(numbers)[:60]}.")
     columns = [len(known) if number is None else number for number in numbers]

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers import plots
-from helpers.alignment import align, to_words, word_of
+from helpers.alignment import Gold, align, to_words, word_of
 from helpers.corpus import AlignedPair
 from helpers.flow import flow
 from helpers.rollout import rollout
@@ -98,7 +98,7 @@ def draw_rollout(run: Trace, stage: str, residual: str, layer: int, query: int) 
 
     Raises ValueError for an unknown stage or residual, and a layer or query out of range.
     """
-    maps = stage_map(run, stage)
+    maps = stage_map(_self_attention(run), stage)
     _check("layer", layer, len(maps))
     _check("query", query, len(run.tokens))
     values = rollout(maps, residual_of(run, stage, residual))[layer - 1]
@@ -122,7 +122,7 @@ def draw_flow(run: Trace, stage: str, residual: str, layer: int, query: int) -> 
     Both panels share one range, 0 to the larger maximum. Raises ValueError for an unknown stage
     or residual, and a layer or query out of range.
     """
-    maps = stage_map(run, stage)
+    maps = stage_map(_self_attention(run), stage)
     _check("layer", layer, len(maps))
     _check("query", query, len(run.tokens))
     kept = residual_of(run, stage, residual)
@@ -152,9 +152,10 @@ def draw_alignment(
 
     Each row is divided by its sum; the last column is what falls on the end symbol, which means no
     link. `measure` is "weight" or "norm", `setting` "AWO" or "AWI" (K20, section 5). Raises
-    ValueError for a layer or head out of range, or another measure or setting.
+    ValueError for a run that is no cross-attention or of other sentences than the pair's, a gold
+    link outside them, a layer or head out of range, or another measure or setting.
     """
-    check_run(run)
+    _check_pair(run, pair)
     if measure not in MEASURES:
         raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}.")
     if measure == "weight":
@@ -178,6 +179,51 @@ def draw_alignment(
     plots.links(ax, found, pair.gold)
     ax.set_ylabel(f"target word ({'written by' if setting == 'AWO' else 'fed to'} the row)")
     return ax.figure
+
+
+def _self_attention(run: Trace) -> Trace:
+    """The run, unless it is cross-attention, whose layers can not be put after each other."""
+    check_run(run)
+    if "AttnRes-W" not in run.stages:
+        raise ValueError(
+            "run is cross-attention, from target to source, which does not go through layers; "
+            'trace with attention="encoder" or "decoder".'
+        )
+    return run
+
+
+def _check_pair(run: Trace, pair: AlignedPair) -> None:
+    """Raise unless the run is cross-attention over the very sentences of the pair."""
+    check_run(run)
+    if not isinstance(pair, AlignedPair) or not isinstance(pair.gold, Gold):
+        raise TypeError(
+            f"pair must be an AlignedPair with a Gold, got {type(pair).__name__}; take one of "
+            "read_alignments()."
+        )
+    if "AttnRes-W" in run.stages:
+        raise ValueError(
+            'run is not cross-attention; trace(model, source, target=…, attention="cross").'
+        )
+    for side, pieces in (("source", run.keys), ("target", run.tokens[1:])):
+        given, numbers = getattr(pair, side).split(), word_of(pieces)
+        read = ["" for _ in set(numbers) - {None}]
+        for piece, number in zip(pieces, numbers, strict=True):
+            if number is not None:
+                read[number] += piece.lstrip("▁")
+        # The tokenizer may write a letter otherwise, so half of the words are enough.
+        same = sum(a == b for a, b in zip(read, given, strict=False))
+        if len(read) != len(given) or 2 * same < len(given) - len(pieces).bit_length():
+            raise ValueError(
+                f"pair.{side} has the words {' '.join(given)[:60]!r} and run has "
+                f"{' '.join(read)[:60]!r}; trace the pair's own text, words separated by spaces."
+            )
+    S, T = len(pair.source.split()), len(pair.target.split())
+    for source, target in sorted(pair.gold.possible | pair.gold.sure):
+        if not (0 <= source < S and 0 <= target < T):
+            raise ValueError(
+                f"pair.gold has the link {source, target}, outside its {S} source and {T} target "
+                "words; count from 0."
+            )
 
 
 def _head_name(head: int | str) -> str:

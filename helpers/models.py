@@ -43,7 +43,7 @@ def load_model(name: str | Path = DEFAULT) -> Model:
     Raises ValueError in one sentence where nothing is found under the name, where the folder
     holds no model, or where the hub can not be reached.
     """
-    if name == VERB_NUMBER:
+    if isinstance(name, str | Path) and str(name).strip() == VERB_NUMBER:
         return _verb_number()
     source = _find(name)
     with _silence():
@@ -164,7 +164,10 @@ def _snapshot(name: str) -> Path | None:
 
 def _ask_hub(name: str) -> str:
     """The hub id, if it can be loaded; otherwise raise one clear sentence, quickly."""
-    offline = f"The course's own model needs no network: load_model({DEFAULT!r})."
+    offline = (
+        f"The course's own model needs no network: load_model({DEFAULT!r}), or {TRANSLATION!r} or "
+        f"{VERB_NUMBER!r}."
+    )
     try:
         model_info(name, timeout=HUB_TIMEOUT)
     except (hub_errors.RepositoryNotFoundError, hub_errors.HFValidationError) as error:

@@ -163,7 +163,8 @@ def encode(
     if attention in ("cross", "decoder") and target is None:
         raise ValueError(
             f"target is missing: the decoder of {model.name!r} must be fed a text; give "
-            'target="…", or attention="encoder" to read the encoder alone.'
+            'target="…" to trace, or attention="encoder" to read the encoder alone. Functions of one '
+            "text, such as most widgets, can not read this model."
         )
     _check_text("text", text, model)
     if pair is not None:

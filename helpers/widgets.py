@@ -72,6 +72,12 @@ def explore_flow(model: Model, text: str) -> widgets.VBox:
 
 def explore_alignment(model: Model, pairs: list[AlignedPair]) -> widgets.VBox:
     """Look at links over cross-attention: choose a sentence pair, layer, head, measure, setting."""
+    listed = isinstance(pairs, list) and pairs
+    if not listed or not all(isinstance(pair, AlignedPair) for pair in pairs):
+        raise TypeError(
+            f"pairs must be a list of AlignedPair, got {type(pairs).__name__}; take "
+            "read_alignments()."
+        )
     layers, heads = trace(model, pairs[0].source, target=pairs[0].target).attention.shape[:2]
     options = [(f"{k}: {pair.source}", k - 1) for k, pair in enumerate(pairs, start=1)]
     subject = widgets.Dropdown(options=options, description="Pair")

@@ -1,5 +1,7 @@
 """The translation model, the gold pairs, the picture of links and its widget."""
 
+from pathlib import Path
+
 import ipywidgets
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,7 +21,14 @@ from helpers import (
     weighted_norms,
     widgets,
 )
-from helpers.alignment import Gold, align, alignment_error_rate, words
+from helpers.alignment import (
+    Gold,
+    align,
+    alignment_error_rate,
+    read_gold,
+    to_words,
+    words,
+)
 
 LAYERS, HEADS = (1, 2, 3, 4, 5, 6), 8
 
@@ -130,7 +139,7 @@ def test_options_that_do_not_exist(run, pair, change, message):
 
 def test_labels_must_fit(run, pair):
     other = corpus.read_alignments()[3]
-    with pytest.raises(ValueError, match="values has shape"):
+    with pytest.raises(ValueError, match="pair.source has the words"):
         figures.draw_alignment(run, other, 1)
 
 
@@ -166,3 +175,56 @@ def test_the_widget_draws_what_the_controls_say(model, monkeypatch):
     last = {"setting": "AWI", "measure": "weight", "layer": 6, "head": 8}
     assert calls[-1] == (pairs[2].source, last) and len(calls) == 6
     assert not plt.get_fignums()
+
+
+def test_a_run_and_a_pair_that_do_not_belong_together(model, run, pair):
+    pairs = corpus.read_alignments()
+    sizes = [(len(p.source.split()), len(p.target.split())) for p in pairs]
+    twin = next(p for n, p in enumerate(pairs) if sizes[n] == sizes[2] and n != 2)
+    outside = pair._replace(gold=Gold(frozenset({(99, 0)}), frozenset({(99, 0)})))
+    decoder = trace(model, pair.source, target=pair.target, attention="decoder")
+    for wrong_run, wrong_pair, error, message in (
+        (run, twin, ValueError, "^pair.source has the words .* trace the pair's own text"),
+        (run, pairs[3], ValueError, "^pair.source has the words"),
+        (run, outside, ValueError, "outside its .* count from 0"),
+        (decoder, pair, ValueError, "^run is not cross-attention"),
+        (run, tuple(pair), TypeError, "^pair must be an AlignedPair"),
+        (run, pair._replace(gold={(0, 0)}), TypeError, "^pair must be an AlignedPair with a Gold"),
+    ):
+        with pytest.raises(error, match=message) as caught:
+            figures.draw_alignment(wrong_run, wrong_pair, 1)
+        assert "\n" not in str(caught.value)
+
+
+def test_every_gold_pair_can_be_drawn(model):
+    for p in corpus.read_alignments():
+        figures._check_pair(trace(model, p.source, target=p.target), p)
+
+
+@pytest.mark.parametrize("draw", [figures.draw_rollout, figures.draw_flow])
+def test_paths_through_layers_need_self_attention(model, draw):
+    square = trace(model, "Ein Hund läuft im Gras", target="A dog runs in grass")
+    with pytest.raises(ValueError, match="^run is cross-attention"):
+        draw(square, "Attn-N", "none", 1, 1)
+
+
+@pytest.mark.parametrize("pairs", [[], None, corpus.read_alignments()[0], [("Ein Hund", "A dog")]])
+def test_pairs_that_are_none(model, pairs):
+    with pytest.raises(TypeError, match="^pairs must be a list of AlignedPair"):
+        widgets.explore_alignment(model, pairs)
+
+
+def test_names_with_a_space_or_as_a_path():
+    for name in ("de-en ", "verb-number ", Path("verb-number")):
+        assert load_model(name).network is not None
+
+
+def test_gold_made_by_hand_and_words_by_mask():
+    for gold in (Gold([(0, 0)], [(0, 0)]), Gold({(1, 2, 3)}, {(1, 2, 3)}), Gold({"ab"}, {"ab"})):
+        with pytest.raises(ValueError, match="^gold must be"):
+            alignment_error_rate([{(0, 0)}], [gold])
+    for masks in (([False, False, True], [0, 1]), ([0, 0, 1], [True, False])):
+        with pytest.raises(ValueError, match="^words must be numbered"):
+            to_words(torch.rand(3, 2), *masks)
+    with pytest.raises(ValueError, match="is not a file"):
+        read_gold("1-1 " * 3000, one_indexed=True)
