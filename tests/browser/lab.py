@@ -36,14 +36,18 @@ def run_all(page, minutes=5):
 
 
 def next_value(page, description):
-    """Move the slider, or the drop-down menu, with this description to its next value."""
+    """Move the slider, or the drop-down menu, with this description to its next value.
+
+    After the last entry of a menu comes its first.
+    """
     label = page.locator(".widget-label").get_by_text(description, exact=True).first
     control = label.locator("xpath=..").locator(".noUi-handle, select").first
     control.scroll_into_view_if_needed()
     control.focus()
     if control.evaluate("element => element.tagName") == "SELECT":
         # Not with the arrow keys: JupyterLab takes them to move to the next cell.
-        control.select_option(index=control.evaluate("element => element.selectedIndex") + 1)
+        after = "element => (element.selectedIndex + 1) % element.options.length"
+        control.select_option(index=control.evaluate(after))
     else:
         page.keyboard.press("ArrowRight")
 

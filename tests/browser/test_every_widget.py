@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 WIDGETS = {
     "explore": ["Layer", "Head"],
     "compare_weight_and_norm": ["Layer", "Head"],
-    "explore_alignment": ["Measure", "Layer"],
+    "explore_alignment": ["Setting", "Measure", "Layer"],
     "explore_stages": ["Layer"],
     "explore_rollout": ["Stage", "Query"],
     "explore_flow": ["Stage", "Query"],
