@@ -15,7 +15,8 @@ import torch
 
 from benchmarks import architectures, flow
 from helpers import STAGES, corpus, load_model, mixing_ratio, stage_map, trace
-from helpers.trace import Block, Trace, encode
+from helpers.encode import encode
+from helpers.trace import Block, Trace
 from tests import reference
 
 H, D = 12, 768  # one layer of BERT-base

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+SETTINGS = ("AWO", "AWI")
 SPECIAL = ("<s>", "</s>", "<pad>", "[CLS]", "[SEP]", "[PAD]")
 Link = tuple[int, int]
 
@@ -149,25 +150,25 @@ def to_words(scores: Tensor, target_word: list, source_word: list) -> Tensor:
     last column is the sum of all special source pieces. The two lists are T and S long, from
     `word_of`; rows without a word are left out.
 
-    Raises ValueError for scores as `align` does, and for words not numbered 0, 1, 2, ….
+    Raises ValueError for scores as `score_words` does, and for words not numbered 0, 1, 2, ….
     """
     scores = _check_scores(scores, len(target_word), len(source_word))
     target, source = _membership(target_word)[:, :-1], _membership(source_word)
     return torch.einsum("ti,ts,sj->ij", target, scores, source) / target.sum(dim=0)[:, None]
 
 
-def align(scores: Tensor, tokens: list[str], keys: list[str], setting: str) -> set[Link]:
-    """Link each target word to its highest source word, from one cross-attention map (T, S), ≥ 0.
+def score_words(scores: Tensor, tokens: list[str], keys: list[str], setting: str) -> Tensor:
+    """One cross-attention map (T, S), ≥ 0, by words: (target words, source words + 1), float64.
 
     `tokens` are the T tokens fed to the decoder: the start symbol, then those of the target.
     `keys` are the S source pieces. "AWO" gives a token the row whose *output* it is, one row
-    earlier than "AWI", which gives it the row whose *input* it is (K20, section 5). A word that
-    scores highest at </s> or another special piece gets no link; of equal scores the first wins.
+    earlier than "AWI", which gives it the row whose *input* it is (K20, section 5). The last
+    column is that of `to_words`, all special source pieces.
 
     Raises ValueError for scores that are no (T, S) map or negative, NaN or infinite, for another
     setting, and for tokens with an end symbol or, as far as a "▁" shows it, without a start symbol.
     """
-    if setting not in ("AWO", "AWI"):
+    if setting not in SETTINGS:
         raise ValueError(f'setting must be "AWO" (output) or "AWI" (input), got {setting!r}.')
     _check_pieces("tokens", tokens)
     _check_pieces("keys", keys)
@@ -176,7 +177,16 @@ def align(scores: Tensor, tokens: list[str], keys: list[str], setting: str) -> s
         wanted = "those fed to the decoder, the start symbol first and no end symbol"
         raise ValueError(f"tokens must be {wanted}, got {' '.join(tokens)[:60]!r}; shift them.")
     scores = _check_scores(scores, len(tokens), len(keys))
-    by_word = to_words(scores[:-1] if setting == "AWO" else scores[1:], target, source)
+    return to_words(scores[:-1] if setting == "AWO" else scores[1:], target, source)
+
+
+def align(scores: Tensor, tokens: list[str], keys: list[str], setting: str) -> set[Link]:
+    """Link each target word to its highest source word in `score_words`, whose arguments these are.
+
+    A word that scores highest at </s> or another special piece gets no link; of equal scores the
+    first wins (K20, section 5). Raises ValueError as `score_words` does.
+    """
+    by_word = score_words(scores, tokens, keys, setting)
     no_word = by_word.shape[1] - 1
     return {(s, t) for t, s in enumerate(by_word.argmax(dim=1).tolist()) if s != no_word}
 
@@ -224,8 +234,7 @@ def _check_pieces(name: str, pieces: list[str]) -> None:
 def _membership(numbers: list[int | None]) -> Tensor:
     """Which piece is of which word, (pieces, words + 1); the last column is for no word."""
     known = set(numbers) - {None}
-    known = {None} if any(isinstance(number, bool) for number in numbers) else known
-    if known != set(range(len(known))):
+    if known != set(range(len(known))) or any(isinstance(number, bool) for number in numbers):
         raise ValueError(f"words must be numbered 0, 1, 2, …, got {str(numbers)[:60]}.")
     columns = [len(known) if number is None else number for number in numbers]
     return torch.eye(len(known) + 1, dtype=torch.float64)[columns]

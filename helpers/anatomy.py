@@ -158,18 +158,15 @@ def _opt(base: nn.Module) -> Iterator[Anatomy]:
 
 
 def _llama(base: nn.Module) -> Iterator[Anatomy]:
-    """LLaMA, Mistral, Qwen 2 and 3, Gemma 1: pre-LN (RMSNorm); heads share values in groups."""
-    for layer in base.layers:
-        reader, heads = layer.self_attn, base.config.num_attention_heads
-        end = (layer.post_attention_layernorm, "input")
-        yield _anatomy(layer, reader.v_proj, reader.o_proj, heads, end=end)
+    """LLaMA, Mistral, Qwen 2 and 3, Gemma: pre-LN (RMSNorm); heads share values in groups.
 
-
-def _gemma2(base: nn.Module) -> Iterator[Anatomy]:
-    """Gemma 2 and 3: like LLaMA, with an RMSNorm over the attention output before the residual."""
+    Gemma 2 and 3 have one more RMSNorm, over the attention output before the residual connection.
+    """
     for layer in base.layers:
-        reader, heads = layer.self_attn, base.config.num_attention_heads
-        end, inner = (layer.pre_feedforward_layernorm, "input"), layer.post_attention_layernorm
+        reader, norm, inner = layer.self_attn, layer.post_attention_layernorm, None
+        if hasattr(layer, "pre_feedforward_layernorm"):
+            norm, inner = layer.pre_feedforward_layernorm, norm
+        heads, end = base.config.num_attention_heads, (norm, "input")
         yield _anatomy(layer, reader.v_proj, reader.o_proj, heads, end=end, inner_norm=inner)
 
 
@@ -204,8 +201,8 @@ FAMILIES: dict[str, Callable[..., Iterator[Anatomy]]] = {
     "distilbert": _distilbert,
     "electra": _bert,
     "gemma": _llama,
-    "gemma2": _gemma2,
-    "gemma3_text": _gemma2,
+    "gemma2": _llama,
+    "gemma3_text": _llama,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "llama": _llama,

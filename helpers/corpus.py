@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from helpers.alignment import Gold, read_gold
+from helpers.encode import encode
 from helpers.models import Model
 from helpers.progress import progress
 from helpers.stages import mixing_ratio, stage_map, transformed_norms, weighted_norms
-from helpers.trace import Trace, encode, read, trace
+from helpers.trace import Trace, read, trace
 
 CATEGORIES = ("[CLS]", "[SEP]", "[MASK]", "punctuation", "other")
 _SPECIAL = {

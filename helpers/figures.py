@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers import plots
-from helpers.alignment import Gold, align, to_words, word_of
+from helpers.alignment import SETTINGS, Gold, align, score_words, word_of
 from helpers.corpus import AlignedPair
 from helpers.flow import flow
 from helpers.rollout import rollout
@@ -19,7 +19,6 @@ from helpers.trace import Trace, check_run
 
 ALL_HEADS = "all heads"
 MEASURES = ("weight", "norm")
-SETTINGS = ("AWO", "AWI")
 RESIDUALS = ("0.5 everywhere", "measured, 1 − r", "none")
 
 
@@ -31,11 +30,10 @@ def draw_attention(
     `full_range` colours from 0 to 1, so that pictures compare; otherwise up to the map's maximum.
     Raises ValueError for a layer or head that the model does not have.
     """
-    check_run(run)
-    weights = _pick(run.attention, run.attention.mean(dim=1), layer, head)
+    weights = _measured(run, MEASURES[0], layer, head)
     title = f"Attention weights, layer {layer}, {_head_name(head)}"
-    vmax = 1 if full_range else None
-    return plots.heatmap(weights, run.tokens, run.keys, title=title, vmax=vmax).figure
+    options = {"title": title, "vmax": 1 if full_range else None}
+    return plots.heatmap(weights, run.tokens, run.keys, **options).figure
 
 
 def draw_weight_and_norm(run: Trace, layer: int, head: int | str = ALL_HEADS) -> Figure:
@@ -44,15 +42,12 @@ def draw_weight_and_norm(run: Trace, layer: int, head: int | str = ALL_HEADS) ->
     Both maps share one colour range, 0 to the larger maximum. For all heads they are Attn-W and
     Attn-N, for one head α and ‖αf(x)‖. Raises ValueError for a layer or head out of range.
     """
-    check_run(run)
-    weight = _pick(run.attention, stage_map(run, "Attn-W"), layer, head)
-    norm = _pick(weighted_norms(run), stage_map(run, "Attn-N"), layer, head)
-    maps = [m / m.sum(dim=-1, keepdim=True) for m in (weight, norm)]
+    maps = [_measured(run, measure, layer, head) for measure in MEASURES]
+    maps = [m / m.sum(dim=-1, keepdim=True) for m in maps]
     vmax = max(float(m.max()) for m in maps)
-    width = 5.5 + 0.4 * len(run.keys)
-    size = (width, 2.2 + 0.24 * len(run.tokens))
+    size = (5.5 + 0.4 * len(run.keys), 2.2 + 0.24 * len(run.tokens))
     figure, axes = plt.subplots(1, 2, figsize=size, layout="constrained")
-    for ax, values, name in zip(axes, maps, ("weight", "norm"), strict=True):
+    for ax, values, name in zip(axes, maps, MEASURES, strict=True):
         title = f"Share of {name}, layer {layer}, {_head_name(head)}"
         plots.heatmap(
             values, run.tokens, run.keys, title=title, label="share of the row", vmax=vmax, ax=ax
@@ -68,10 +63,7 @@ def draw_stage(run: Trace, stage: str, layer: int) -> Figure:
     values = stage_map(run, stage)
     _check("layer", layer, len(values))
     values, ratios = values[layer - 1], mixing_ratio(run, stage)[layer - 1]
-    size = (6.5 + 0.25 * len(run.keys), 2.2 + 0.24 * len(run.tokens))
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=size, width_ratios=(3, 1), layout="constrained"
-    )
+    figure, (left, right) = _map_and_bars(run)
     title = f"{stage}, layer {layer}"
     shares = values / values.sum(dim=-1, keepdim=True)
     plots.heatmap(shares, run.tokens, title=title, label="share of the row", vmax=1, ax=left)
@@ -102,10 +94,7 @@ def draw_rollout(run: Trace, stage: str, residual: str, layer: int, query: int) 
     _check("layer", layer, len(maps))
     _check("query", query, len(run.tokens))
     values = rollout(maps, residual_of(run, stage, residual))[layer - 1]
-    size = (6.5 + 0.25 * len(run.keys), 2.2 + 0.24 * len(run.tokens))
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=size, width_ratios=(3, 1), layout="constrained"
-    )
+    figure, (left, right) = _map_and_bars(run)
     title = f"Rollout over {stage}, after layer {layer}"
     plots.heatmap(values, run.tokens, title=title, label="share of the input", ax=left)
     title = f"Query {query}: {run.tokens[query - 1]}"
@@ -156,15 +145,8 @@ def draw_alignment(
     link outside them, a layer or head out of range, or another measure or setting.
     """
     _check_pair(run, pair)
-    if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}.")
-    if measure == "weight":
-        scores = _pick(run.attention, stage_map(run, "Attn-W"), layer, head)
-    else:
-        scores = _pick(weighted_norms(run), stage_map(run, "Attn-N"), layer, head)
-    found = align(scores, run.tokens, run.keys, setting)
-    rows = scores[:-1] if setting == "AWO" else scores[1:]
-    by_word = to_words(rows, word_of(run.tokens)[1:], word_of(run.keys))
+    scores = _measured(run, measure, layer, head), run.tokens, run.keys, setting
+    by_word = score_words(*scores)
     shares = by_word / by_word.sum(dim=-1, keepdim=True)
     title = f"{setting}, {measure}, layer {layer}, {_head_name(head)}"
     ax = plots.heatmap(
@@ -176,15 +158,21 @@ def draw_alignment(
         vmax=1,
         ax=ax,
     )
-    plots.links(ax, found, pair.gold)
+    plots.links(ax, align(*scores), pair.gold)
     ax.set_ylabel(f"target word ({'written by' if setting == 'AWO' else 'fed to'} the row)")
     return ax.figure
+
+
+def _map_and_bars(run: Trace):
+    """A figure with room for a map of the run and, to its right, a bar for each token."""
+    size = (6.5 + 0.25 * len(run.keys), 2.2 + 0.24 * len(run.tokens))
+    return plt.subplots(1, 2, figsize=size, width_ratios=(3, 1), layout="constrained")
 
 
 def _self_attention(run: Trace) -> Trace:
     """The run, unless it is cross-attention, whose layers can not be put after each other."""
     check_run(run)
-    if "AttnRes-W" not in run.stages:
+    if run.is_cross:
         raise ValueError(
             "run is cross-attention, from target to source, which does not go through layers; "
             'trace with attention="encoder" or "decoder".'
@@ -200,24 +188,21 @@ def _check_pair(run: Trace, pair: AlignedPair) -> None:
             f"pair must be an AlignedPair with a Gold, got {type(pair).__name__}; take one of "
             "read_alignments()."
         )
-    if "AttnRes-W" in run.stages:
+    if not run.is_cross:
         raise ValueError(
             'run is not cross-attention; trace(model, source, target=…, attention="cross").'
         )
-    for side, pieces in (("source", run.keys), ("target", run.tokens[1:])):
-        given, numbers = getattr(pair, side).split(), word_of(pieces)
-        read = ["" for _ in set(numbers) - {None}]
-        for piece, number in zip(pieces, numbers, strict=True):
-            if number is not None:
-                read[number] += piece.lstrip("▁")
-        # The tokenizer may write a letter otherwise, so half of the words are enough.
-        same = sum(a == b for a, b in zip(read, given, strict=False))
-        if len(read) != len(given) or 2 * same < len(given) - len(pieces).bit_length():
+    sides = {"source": pair.source.split(), "target": pair.target.split()}
+    for (side, given), pieces in zip(sides.items(), (run.keys, run.tokens[1:]), strict=True):
+        read = _words_of(pieces)
+        # A tokenizer may write some letters otherwise, or as unknown: half of the words are enough.
+        same = sum(a == b or "<unk>" in b for a, b in zip(given, read, strict=False))
+        if len(read) != len(given) or 2 * same < len(given):
             raise ValueError(
                 f"pair.{side} has the words {' '.join(given)[:60]!r} and run has "
                 f"{' '.join(read)[:60]!r}; trace the pair's own text, words separated by spaces."
             )
-    S, T = len(pair.source.split()), len(pair.target.split())
+    S, T = map(len, sides.values())
     for source, target in sorted(pair.gold.possible | pair.gold.sure):
         if not (0 <= source < S and 0 <= target < T):
             raise ValueError(
@@ -226,8 +211,27 @@ def _check_pair(run: Trace, pair: AlignedPair) -> None:
             )
 
 
+def _words_of(pieces: list[str]) -> list[str]:
+    """The words that the pieces of a text make up; special pieces are no words."""
+    found: dict[int, str] = {}
+    for piece, number in zip(pieces, word_of(pieces), strict=True):
+        if number is not None:
+            found[number] = found.get(number, "") + piece.lstrip("▁")
+    return list(found.values())
+
+
 def _head_name(head: int | str) -> str:
     return head if head == ALL_HEADS else f"head {head}"
+
+
+def _measured(run: Trace, measure: str, layer: int, head: int | str):
+    """Weights or norms of one layer and one head, or of all heads together: (T, S)."""
+    check_run(run)
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}.")
+    if measure == "weight":
+        return _pick(run.attention, stage_map(run, "Attn-W"), layer, head)
+    return _pick(weighted_norms(run), stage_map(run, "Attn-N"), layer, head)
 
 
 def _pick(by_head, combined, layer: int, head: int | str):

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
 from helpers import anatomy
+from helpers.encode import encode
 from helpers.models import Model, check_model
 from helpers.parts import values
-from helpers.trace import Block, check_network, encode, read
+from helpers.trace import Block, check_network, trace
 
 Score = Callable[[ModelOutput], Tensor]  # the output for one text, batch axis 1 → one number
 TOKENS = 1024  # at most so many in one pass, which bounds the memory
@@ -113,14 +114,13 @@ def value_zeroing(model: Model, text: str) -> Tensor:
     check_model(model)
     attention = "encoder" if model.network.config.is_encoder_decoder else None
     parts = anatomy.blocks(model.network, attention)
-    inputs = encode(model, text, attention=attention)
     calls = []
     with ExitStack() as hooks:
         for layer in dict.fromkeys(part.layer for part in parts):  # layers can be shared
             hooks.enter_context(
                 layer.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
             )
-        run = read(model, inputs, attention)
+        run = trace(model, text, attention=attention)
     with torch.no_grad():
         layers = zip(parts, run.blocks, calls, strict=True)
         return torch.stack([_turns(part, block, *call) for part, block, call in layers])

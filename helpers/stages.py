@@ -72,7 +72,7 @@ def mixing_ratio(run: Trace, stage: str) -> Tensor:
     cross-attention.
     """
     check_stage(run, stage)
-    if "AttnRes-W" not in run.stages:
+    if run.is_cross:
         raise ValueError(
             "Cross-attention has no mixing ratio: its queries and keys are different tokens, so no "
             "part of the output is a position's own."
@@ -103,7 +103,7 @@ def reconstruction_error(run: Trace) -> Tensor:
     return torch.stack(errors)
 
 
-def expansion_rate(model: Model, attention: anatomy.Attention = None) -> Tensor:
+def expansion_rate(model: Model, attention: anatomy.Attention | None = None) -> Tensor:
     """How much attention's linear maps stretch a vector, from the weights alone: (L,), > 0.
 
     All heads as one (D+1)×(D+1) map, [[Σ_h W_V W_O, 0], [Σ_h b_V W_O + b_O, 1]]; its Frobenius
@@ -136,7 +136,7 @@ def check_stage(run: Trace, stage: str) -> None:
 
 def _reason(run: Trace) -> str:
     """Why a run lacks a stage."""
-    if "AttnRes-W" not in run.stages:
+    if run.is_cross:
         return "in cross-attention, whose residual belongs to the queries and has no key"
     if "AttnResLn-N" not in run.stages:
         return "in this architecture, which has no LayerNorm after the residual connection"

@@ -1,5 +1,6 @@
 """Models, runs and small makers that several test files use. Nothing here needs a network."""
 
+import importlib.util
 import os
 import tempfile
 
@@ -77,6 +78,19 @@ def parts():
         return reference.Parts(**tensors, eps=block.eps)
 
     return convert
+
+
+@pytest.fixture(scope="session")
+def load_script():
+    """A function: the path of a script of the project gives it as a module."""
+
+    def load(path):
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from helpers import (
     transformed_norms,
     weighted_norms,
 )
-from helpers.trace import encode
+from helpers.encode import encode
 
 SOURCE = "Die Schlüssel liegen im Schrank ."
 TARGET = "She saw them on the table ."

@@ -12,7 +12,7 @@ import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import FAMILIES, POSITIONS, save_marian
+from tiny_models import FAMILIES, POSITIONS, random_block, save_marian
 
 from helpers import STAGES, Model, Trace, globenc, load_model, rollout, stage_map, trace
 from helpers.trace import Block
@@ -255,22 +255,9 @@ def _any_block(draw):
     def random(*shape):
         return torch.randn(shape, generator=generator) * size
 
-    return Block(
-        attention=random(H, T, T).softmax(dim=-1),
-        x=random(T, D),
-        residual=random(T, D),
-        W_V=random(H, D, 2),
-        b_V=random(H, 2),
-        W_O=random(H, 2, D),
-        b_O=random(D),
-        gamma=random(D),
-        beta=random(D),
-        eps=1e-5,
-        output=random(T, D),
-        before_second_norm=random(T, D),
-        second_gamma=random(D),
-        second_eps=1e-5,
-    )
+    made = random_block(random(H, T, T).softmax(dim=-1), D, random)
+    second = {"before_second_norm": random(T, D), "second_gamma": random(D), "second_eps": 1e-5}
+    return replace(made, **second)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

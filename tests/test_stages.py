@@ -8,6 +8,7 @@ import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_models import random_block
 
 from helpers import (
     STAGES,
@@ -541,19 +542,7 @@ def _any_block(draw):
         return values * (torch.rand(shape, generator=generator) > 0.5) if sparse else values
 
     scores = torch.randn((H, T, T), generator=generator) * 10.0 ** draw(st.integers(-1, 2))
-    return Block(
-        attention=scores.softmax(dim=-1),
-        x=random(T, D),
-        residual=random(T, D),
-        W_V=random(H, D, 2),
-        b_V=random(H, 2),
-        W_O=random(H, 2, D),
-        b_O=random(D),
-        gamma=random(D),
-        beta=random(D),
-        eps=1e-5,
-        output=random(T, D),
-    )
+    return random_block(scores.softmax(dim=-1), D, random)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

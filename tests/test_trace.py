@@ -7,8 +7,9 @@ import torch
 from transformers import AutoModel, MPNetConfig, MPNetModel
 
 from helpers import Model, trace
+from helpers.encode import encode
 from helpers.models import embedded_folder
-from helpers.trace import STAGES, encode
+from helpers.trace import STAGES
 
 PUZZLE = "The keys to the cabinet, which was locked yesterday, are on the table. She saw them."
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")

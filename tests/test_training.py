@@ -1,7 +1,6 @@
 """The script that trained the translation model: a tiny run from the first line to the last."""
 
 import gzip
-import importlib.util
 import json
 import os
 import shutil
@@ -50,12 +49,9 @@ def _write(folder: Path, name: str, pairs, packed: bool = False) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def script():
+def script(load_script):
     """The script's own functions."""
-    spec = importlib.util.spec_from_file_location("translation", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 @pytest.fixture(scope="module")

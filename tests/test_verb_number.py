@@ -1,6 +1,5 @@
 """The default model taught the number of masked verbs: its file, its accuracy, its training."""
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -13,8 +12,8 @@ from safetensors.torch import load_file
 
 from helpers import load_model, reconstruction_error, trace
 from helpers.corpus import read_agreement
+from helpers.encode import encode
 from helpers.models import Model
-from helpers.trace import encode
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "training" / "verb_number.py"
@@ -31,12 +30,9 @@ def taught():
 
 
 @pytest.fixture(scope="module")
-def script():
+def script(load_script):
     """The script's own functions."""
-    spec = importlib.util.spec_from_file_location("verb_number", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 def test_the_file_is_small_and_holds_two_layers_and_the_probe():

@@ -17,6 +17,8 @@ from tokenizers import (
     processors,
 )
 
+from helpers.trace import Block
+
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "gpt2")  # for most tests
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ("the", "keys", "to", "cabinet", "are", "on", "table", "she", "saw", "them", "of")
@@ -227,3 +229,21 @@ def _marian_tokenizer() -> transformers.MarianTokenizer:
         return transformers.MarianTokenizer(
             model, model, str(vocabulary), source_lang="de", target_lang="en"
         )
+
+
+def random_block(attention: torch.Tensor, D: int, random) -> Block:
+    """An attention block of no network, with LayerNorm: `random` gives a tensor of each shape."""
+    H, T, _ = attention.shape
+    return Block(
+        attention=attention,
+        x=random(T, D),
+        residual=random(T, D),
+        W_V=random(H, D, 2),
+        b_V=random(H, 2),
+        W_O=random(H, 2, D),
+        b_O=random(D),
+        gamma=random(D),
+        beta=random(D),
+        eps=1e-5,
+        output=random(T, D),
+    )

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from helpers.alignment import Gold, Link, align, alignment_error_rate, to_words, word_of
+from helpers.alignment import Gold, Link, align, alignment_error_rate, score_words, to_words
 from helpers.checks.judge import judge, kind
 
 
@@ -68,7 +68,7 @@ def check_awi(answer, scores: Tensor, tokens: list[str], keys: list[str]) -> Non
         print(f"Not yet: expected a set of pairs (source word, target word), got {kind(answer)}.")
         return
     correct = align(scores, tokens, keys, "AWI")
-    by_word = to_words(scores[1:], word_of(tokens)[1:], word_of(keys))
+    by_word = score_words(scores, tokens, keys, "AWI")
     mistakes = {
         "these are the links of AWO; under AWI the row of the start symbol is dropped": (
             align(scores, tokens, keys, "AWO")
