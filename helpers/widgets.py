@@ -28,6 +28,7 @@ from helpers.figures import (
 from helpers.models import Model
 from helpers.stages import STAGES
 from helpers.trace import Trace, trace
+from helpers.yardsticks import MAPS, YARDSTICKS, draw_yardstick, measure
 
 HEIGHT = "760px"  # fixed, so that the page does not jump while a picture is redrawn
 
@@ -94,6 +95,21 @@ def explore_alignment(model: Model, pairs: list[AlignedPair]) -> widgets.VBox:
     return _assemble(
         subject, traced, lambda both, **values: draw_alignment(*both, **values), controls
     )
+
+
+def explore_yardsticks(model: Model, text: str) -> widgets.VBox:
+    """Look at the row of [MASK] beside what disturbing the model shows: map, layer, yardstick.
+
+    `model` is load_model("verb-number") or another that gives one number a token.
+    """
+    layers = len(trace(model, text).blocks)
+    controls = {
+        "map_name": widgets.Dropdown(options=MAPS, value=MAPS[0], description="Map"),
+        "layer": widgets.IntSlider(layers, 1, layers, description="Layer", continuous_update=False),
+        "yardstick": widgets.Dropdown(options=YARDSTICKS, description="Yardstick"),
+    }
+    field = widgets.Text(text, description="Text", continuous_update=False)
+    return _assemble(field, lambda text: measure(model, text), draw_yardstick, controls)
 
 
 def _path_controls(run: Trace) -> dict:

@@ -31,6 +31,12 @@ from helpers.checks.lesson_06 import (
     check_flow_by_hand,
     check_flow_matrix,
 )
+from helpers.checks.lesson_07 import (
+    check_gradient_times_input,
+    check_spearman,
+    check_strongest,
+    check_template_mean,
+)
 
 __all__ = [
     "check_aer",
@@ -45,6 +51,7 @@ __all__ = [
     "check_expansion_rate",
     "check_flow_by_hand",
     "check_flow_matrix",
+    "check_gradient_times_input",
     "check_head_weights",
     "check_layernorm_part",
     "check_measured_residual",
@@ -52,7 +59,10 @@ __all__ = [
     "check_norm_share",
     "check_punctuation_share",
     "check_rollout",
+    "check_spearman",
+    "check_strongest",
     "check_takeover",
+    "check_template_mean",
     "check_to_words",
     "check_transformed_norms",
     "check_two_back_head",

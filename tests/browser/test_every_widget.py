@@ -13,10 +13,12 @@ WIDGETS = {
     "explore_stages": ["Layer"],
     "explore_rollout": ["Stage", "Query"],
     "explore_flow": ["Stage", "Query"],
+    "explore_yardsticks": ["Map", "Yardstick"],
 }
 MODEL, TEXT = "minilm", "The keys $x_1$ are on the table. She saw them."
 OTHERS = {
     "explore_alignment": ("de-en", "corpus.read_alignments()[:3]"),
+    "explore_yardsticks": ("verb-number", repr("The keys $x_1$ near the door [MASK] gone.")),
 }
 
 

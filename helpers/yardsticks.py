@@ -1,0 +1,132 @@
+"""The row of [MASK] in every map of the course, beside what disturbing the model shows.
+
+This is the evaluation of Abnar & Zuidema 2020 (AZ20, section 4) for a model that scores [MASK].
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from helpers import plots
+from helpers.flow import flow
+from helpers.models import Model
+from helpers.rollout import rollout
+from helpers.saliency import blank_out, input_gradients, rank_correlation, value_zeroing
+from helpers.stages import globenc, stage_map
+from helpers.trace import trace
+
+RESIDUAL = {"Attn-W": 0.5, "Attn-N": 0.5, "AttnRes-N": 0.0, "AttnResLn-N": 0.0}
+LOCAL = ("GlobEnc", "value zeroing")  # they hold the residual, and no flow is taken over them
+MAPS = (
+    *RESIDUAL,
+    *(f"rollout {stage}" for stage in RESIDUAL),
+    *(f"flow {stage}" for stage in RESIDUAL),
+    *LOCAL,
+    *(f"rollout {name}" for name in LOCAL),
+)
+YARDSTICKS = ("blank-out", "gradient × input", "gradient length", "blank-out, [MASK]")
+DECIMALS = 9  # equal flows differ in their last digits
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One text with a [MASK]: what the maps say about it, and what disturbing the model says."""
+
+    tokens: list[str]
+    mask: int  # the position of [MASK]
+    rows: dict[str, Tensor]  # for each of MAPS the row of [MASK] after each layer, (L, T)
+    yardsticks: dict[str, Tensor]  # for each yardstick (T,), NaN at [MASK]
+
+
+def measure(
+    model: Model,
+    text: str,
+    yardsticks: Sequence[str] = YARDSTICKS,
+    *,
+    scorer: Model | None = None,
+) -> Measured:
+    """All MAPS and some YARDSTICKS of one text; the score is the model's output at [MASK].
+
+    "blank-out" puts [UNK] in the place of each token, as AZ20 do. `scorer` is what is disturbed, by
+    default `model` itself. Give the same network in double precision where ranks of small effects
+    count: they are differences of two large numbers. Raises ValueError as `trace` does, for a text
+    without exactly one [MASK], an unknown yardstick, and a model that does not give one number a
+    token.
+    """
+    scorer = model if scorer is None else scorer
+    for name in yardsticks:
+        if name not in YARDSTICKS:
+            known = ", ".join(map(repr, YARDSTICKS))
+            raise ValueError(f"yardsticks must be a list of some of {known}; got {name!r}.")
+    run = trace(model, text)
+    if run.tokens.count("[MASK]") != 1:
+        raise ValueError(
+            f"text must hold [MASK] once, it has it {run.tokens.count('[MASK]')} times."
+        )
+    mask = run.tokens.index("[MASK]")
+
+    def score(output) -> Tensor:
+        if "logits" not in output or output.logits.shape[-1] != 1:
+            raise ValueError(
+                f"model {model.name!r} does not give one number a token; use "
+                'load_model("verb-number").'
+            )
+        return output.logits[0, mask, 0]
+
+    ask = {
+        "blank-out": lambda: blank_out(scorer, text, score, blank="[UNK]"),
+        "gradient × input": lambda: input_gradients(scorer, text, score, times_input=True),
+        "gradient length": lambda: input_gradients(scorer, text, score, length=True),
+        "blank-out, [MASK]": lambda: blank_out(scorer, text, score, blank="[MASK]"),
+    }
+    here = torch.arange(len(run.tokens)) == mask
+    measured = {name: ask[name]().masked_fill(here, torch.nan) for name in yardsticks}
+    local = dict(zip(LOCAL, (globenc(run), value_zeroing(model, text)), strict=True))
+    rows = _rows({stage: stage_map(run, stage) for stage in RESIDUAL} | local, mask)
+    return Measured(run.tokens, mask, {name: rows[name] for name in MAPS}, measured)
+
+
+def draw_yardstick(
+    measured: Measured, map_name: str, layer: int, yardstick: str = YARDSTICKS[0]
+) -> Figure:
+    """Draw the row of [MASK] in one map beside one yardstick, with their rank correlation.
+
+    The map is shown as shares of all tokens but [MASK], the yardstick as it is. Raises ValueError
+    for an unknown map or yardstick and a layer out of range.
+    """
+    for name, choice, known in (("map", map_name, MAPS), ("yardstick", yardstick, YARDSTICKS)):
+        if choice not in known:
+            raise ValueError(f"{name} {choice!r} is unknown; choose from: {', '.join(known)}.")
+    layers = len(measured.rows[map_name])
+    if layer not in range(1, layers + 1):
+        raise ValueError(f"layer must be a whole number from 1 to {layers}, got {layer!r}.")
+    row, effect = measured.rows[map_name][layer - 1].clone(), measured.yardsticks[yardstick]
+    row[measured.mask] = float("nan")
+    agreement = rank_correlation(row, effect)
+    size = (10, 1.8 + 0.24 * len(row))
+    figure, axes = plt.subplots(1, 2, figsize=size, layout="constrained")
+    panels = (
+        (row / row.nansum(), f"{map_name}, layer {layer}: row of [MASK]", "share"),
+        (effect, f"{yardstick}, rank correlation {agreement:.2f}", "size of the effect"),
+    )
+    for ax, (values, title, label) in zip(axes, panels, strict=True):
+        vmax = float(values.nan_to_num(0.0).max()) * 1.05 or None
+        plots.token_bars(values, measured.tokens, title=title, label=label, vmax=vmax, ax=ax)
+    return figure
+
+
+def _rows(maps: dict[str, Tensor], mask: int) -> dict[str, Tensor]:
+    """The row of [MASK] in each map (L, T, T), in its rollout and in its flow: (L, T) each."""
+    rows = {}
+    for name, stack in maps.items():
+        stack = stack.double()
+        rows[name] = stack[:, mask]
+        rows[f"rollout {name}"] = rollout(stack, RESIDUAL.get(name, 0.0))[:, mask]
+        if name in RESIDUAL:
+            water = [flow(stack, RESIDUAL[name], layer, query=mask) for layer in range(len(stack))]
+            rows[f"flow {name}"] = torch.stack(water).round(decimals=DECIMALS)
+    return rows
