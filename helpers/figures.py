@@ -216,7 +216,7 @@ def _words_of(pieces: list[str]) -> list[str]:
     found: dict[int, str] = {}
     for piece, number in zip(pieces, word_of(pieces), strict=True):
         if number is not None:
-            found[number] = found.get(number, "") + piece.lstrip("▁")
+            found[number] = found.get(number, "") + piece.lstrip("▁Ġ")
     return list(found.values())
 
 

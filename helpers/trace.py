@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from helpers import anatomy
-from helpers.encode import encode
+from helpers.encode import encode, readable
 from helpers.models import Model, check_model
 
 STAGES = ("Attn-W", "Attn-N", "AttnRes-W", "AttnRes-N", "AttnResLn-N")
@@ -108,11 +108,10 @@ def read(
     if not all(tensor.isfinite().all() for tensor in (weights, *chain(*seen.values()))):
         raise ValueError("The model's layers give NaN or infinite numbers; check its weights.")
     source = inputs["input_ids"][0].tolist()
-    ids = source if attention in (None, "encoder") else inputs["decoder_input_ids"][0].tolist()
-    tokens, keys = (
-        model.tokenizer.convert_ids_to_tokens(numbers)
-        for numbers in (ids, source if attention == "cross" else ids)
-    )
+    fed = attention in ("cross", "decoder")
+    ids = inputs["decoder_input_ids"][0].tolist() if fed else source
+    tokens = readable(model.tokenizer, ids, of_target=fed)
+    keys = readable(model.tokenizer, source) if attention == "cross" else list(tokens)
     blocks = [_block(part, alpha, seen) for part, alpha in zip(parts, weights, strict=True)]
     if attention == "cross":
         stages = STAGES[:2]

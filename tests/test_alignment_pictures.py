@@ -122,6 +122,14 @@ def test_a_pair_without_links_and_with_odd_words(model, recwarn):
     plt.close(figure)
 
 
+def test_words_of_a_byte_level_vocabulary_are_those_of_the_pair(tiny):
+    pair = corpus.AlignedPair("sie sah é 你", "the keys you saw", Gold(frozenset(), frozenset()))
+    run = trace(tiny("bart"), pair.source, target=pair.target)
+    figure = figures.draw_alignment(run, pair, 1)
+    assert len(figure.axes[0].get_xticklabels()) == 5
+    plt.close(figure)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

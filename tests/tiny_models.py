@@ -166,12 +166,17 @@ def _wordpiece(segments: bool) -> transformers.PreTrainedTokenizerFast:
     )
 
 
+def byte_level(merges: list[tuple[str, str]]) -> transformers.PreTrainedTokenizerFast:
+    """Byte-level BPE as GPT-2 has it, with these merges after its own few."""
+    return _byte_level(marked=False, more=merges)
+
+
 def _byte_level(
-    marked: bool, template: str = "<s> $A </s>", pair: str = "<s> $A </s> </s> $B:0 </s>:0"
+    marked: bool, template: str = "<s> $A </s>", pair: str = "<s> $A </s> </s> $B:0 </s>:0", more=()
 ) -> transformers.PreTrainedTokenizerFast:
     """Byte-level BPE. `marked`: marks around the text as RoBERTa has; GPT-2 has one mark, unused."""
     special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>") if marked else ("<|endoftext|>",)
-    merges = [("Ġ", "t"), ("Ġt", "h"), ("Ġth", "e"), ("k", "e"), ("ke", "y"), ("s", "h")]
+    merges = [("Ġ", "t"), ("Ġt", "h"), ("Ġth", "e"), ("k", "e"), ("ke", "y"), ("s", "h"), *more]
     merged = ["".join(pair) for pair in merges]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {piece: n for n, piece in enumerate([*special, *alphabet, *merged])}
