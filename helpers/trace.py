@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from helpers import anatomy
 from helpers.encode import encode, readable
@@ -98,6 +99,7 @@ def read(
     attention = anatomy.which(model.network, attention)
     parts = anatomy.blocks(model.network, attention)
     check_network(model)
+    _check_code(model.network)
     seen: dict[anatomy.Tap, list[Tensor]] = {tap: [] for part in parts for tap in _taps(part)}
     with ExitStack() as hooks, torch.no_grad():
         for tap in seen:
@@ -131,6 +133,23 @@ def check_network(model: Model) -> None:
         raise ValueError(
             "model.network is in training mode, where dropout changes every output at random; "
             "call model.network.eval() first."
+        )
+
+
+def _check_code(network: PreTrainedModel) -> None:
+    """Raise ValueError, naming the remedy, unless all layers can be read in one plain pass."""
+    code = network.base_model.config._attn_implementation
+    if code != "eager":
+        raise ValueError(
+            f"model.network computes attention with {code!r}, which does not show its weights; load "
+            'it with load_model, or with attn_implementation="eager".'
+        )
+    chunk = max(getattr(module, "chunk_size_feed_forward", 0) for module in network.modules())
+    if chunk:
+        raise ValueError(
+            f"model.network runs its feed-forward networks with chunk_size_feed_forward={chunk}, so "
+            "that no whole tensor passes the LayerNorm after them; load it with load_model, or with "
+            "chunk_size_feed_forward=0."
         )
 
 
@@ -181,9 +200,11 @@ def _attention(output, attention: anatomy.Attention | None, layers: int) -> Tens
 def _block(
     part: anatomy.Anatomy, attention: Tensor, seen: dict[anatomy.Tap, list[Tensor]]
 ) -> Block:
-    norm, second, inner = part.norm, part.second_norm, part.inner_norm
+    inner = part.inner_norm
     # Layers that share their weights pass the same place again, in the order of the layers.
     here = {tap: seen[tap].pop(0) for tap in _taps(part)}
+    gamma, beta, eps = _affine(part.norm, part.b_O)
+    second_gamma, _, second_eps = _affine(part.second_norm, part.b_O)
     output = here[part.output]
     return Block(
         attention=attention,
@@ -193,13 +214,24 @@ def _block(
         b_V=part.b_V,
         W_O=part.W_O,
         b_O=part.b_O,
-        gamma=None if norm is None else norm.weight.detach(),
-        beta=None if norm is None else norm.bias.detach(),
-        eps=None if norm is None else norm.eps,
+        gamma=gamma,
+        beta=beta,
+        eps=eps,
         output=output + here[part.residual] if part.parallel else output,
-        before_second_norm=None if second is None else here[second, "input"],
-        second_gamma=None if second is None else second.weight.detach(),
-        second_eps=None if second is None else second.eps,
+        before_second_norm=here.get((part.second_norm, "input")),
+        second_gamma=second_gamma,
+        second_eps=second_eps,
         inner_gamma=None if inner is None else 1 + inner.weight.detach(),
         inner_eps=None if inner is None else inner.eps,
     )
+
+
+def _affine(
+    norm: nn.LayerNorm | None, bias: Tensor
+) -> tuple[Tensor | None, Tensor | None, float | None]:
+    """γ, β and eps of a LayerNorm; where it has no γ or β, as if they were 1 or 0."""
+    if norm is None:
+        return None, None, None
+    gamma = torch.ones_like(bias) if norm.weight is None else norm.weight.detach()
+    beta = torch.zeros_like(bias) if norm.bias is None else norm.bias.detach()
+    return gamma, beta, norm.eps

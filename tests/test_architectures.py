@@ -6,6 +6,7 @@ largest value. In float32 3e-7 was seen; 2e-6 is allowed, for other processors.
 """
 
 import copy
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -514,6 +515,84 @@ def test_a_network_that_returns_no_attention_is_refused(tiny, family):
     network.set_attn_implementation("eager")
     expected = trace(model, TEXT, target=target)
     assert torch.equal(trace(own, TEXT, target=target).attention, expected.attention)
+
+
+@pytest.mark.parametrize("name", ["flash_attention_2", "flex_attention", "my_own"])
+@pytest.mark.parametrize("family", ["bert", "llama", "t5"])
+def test_no_other_attention_code_is_read(monkeypatch, tiny, family, name):
+    """What it would need is not asked for: such a network is refused before it runs."""
+    network = copy.deepcopy(tiny(family).network)
+    monkeypatch.setattr(network.base_model.config, "_attn_implementation_internal", name)
+    monkeypatch.setattr(network.base_model, "forward", None)
+    own = Model("own", network, tiny(family).tokenizer)
+    text = _message(ValueError, trace, own, TEXT, target=_target(own))
+    assert repr(name) in text and "load_model" in text and 'attn_implementation="eager"' in text
+    assert repr(name) in _message(ValueError, value_zeroing, own, TEXT)
+
+
+def _folder_that_asks_for(tmp_path, model: Model, **settings):
+    model.network.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["sdpa", "flash_attention_2", "flex_attention", "my_own"])
+@pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
+def test_a_folder_that_asks_for_other_attention_code_loads_eager(tmp_path, tiny, family, name):
+    plain, asked = tiny(family), {"attn_implementation": name, "_attn_implementation": name}
+    model = load_model(_folder_that_asks_for(tmp_path, plain, **asked))
+    modules = [m for m in model.network.modules() if isinstance(m, transformers.PreTrainedModel)]
+    assert {module.config._attn_implementation for module in modules} == {"eager"}
+    expected = trace(plain, TEXT, target=_target(plain))
+    assert torch.equal(trace(model, TEXT, target=_target(model)).attention, expected.attention)
+
+
+# --- settings that save memory or leave weights out -------------------------------------------
+
+
+CHUNKED = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
+
+
+@pytest.mark.parametrize("family", CHUNKED)
+def test_a_feed_forward_network_in_chunks(tmp_path, tiny, family):
+    """load_model puts it together again; a network of one's own is refused."""
+    plain = tiny(family)
+    folder = _folder_that_asks_for(tmp_path, plain, chunk_size_feed_forward=1)
+    run, expected = trace(load_model(folder), TEXT), trace(plain, TEXT)
+    assert reconstruction_error(run).max() < TOLERANCE
+    for stage in STAGES:
+        assert torch.equal(stage_map(run, stage), stage_map(expected, stage))
+    assert torch.equal(globenc(run), globenc(expected))
+    network = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    for function in (trace, value_zeroing):
+        text = _message(ValueError, function, Model("own", network, plain.tokenizer), TEXT)
+        assert "chunk_size_feed_forward=1" in text and "chunk_size_feed_forward=0" in text
+
+
+@pytest.mark.parametrize("name", ["opt", "opt, post-LN"])
+def test_norms_without_weights_do_as_if_they_were_one_and_zero(tiny, name):
+    model = tiny(name)
+    config = copy.deepcopy(model.network.config)
+    config.layer_norm_elementwise_affine = False
+    bare = type(model.network)._from_config(config, attn_implementation="eager").eval()
+    same = copy.deepcopy(model.network)
+    bare.load_state_dict(same.state_dict(), strict=False)
+    for module in same.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            torch.nn.init.ones_(module.weight)
+            torch.nn.init.zeros_(module.bias)
+    bare, same = (Model("own", network, model.tokenizer) for network in (bare, same))
+    run, expected = trace(bare, TEXT), trace(same, TEXT)
+    assert run.stages == expected.stages
+    assert reconstruction_error(run).max() < TOLERANCE
+    for stage in run.stages:
+        _close(stage_map(run, stage), stage_map(expected, stage))
+        _close(mixing_ratio(run, stage), mixing_ratio(expected, stage))
+    if run.blocks[0].gamma is not None:
+        _close(globenc(run), globenc(expected))
+    _close(value_zeroing(bare, "she"), value_zeroing(same, "she"))
 
 
 # --- families that are not supported ----------------------------------------------------------

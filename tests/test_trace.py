@@ -395,7 +395,18 @@ def test_an_sdpa_network_is_refused(minilm):
     network = AutoModel.from_pretrained(embedded_folder(), attn_implementation="sdpa").eval()
     with pytest.raises(ValueError, match="load_model") as caught:
         trace(Model("sdpa", network, minilm.tokenizer), "she saw them")
-    assert "6 layers" in str(caught.value) and "\n" not in str(caught.value)
+    assert "'sdpa'" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_one_layer_of_another_kind_is_refused(tiny):
+    """The network's own settings say eager, and still a layer's weights would be missing."""
+    model = tiny("bert")
+    network = AutoModel.from_pretrained(model.name, attn_implementation="eager").eval()
+    reader = network.encoder.layer[1].attention.self
+    reader.config = copy.deepcopy(reader.config)
+    reader.config._attn_implementation = "sdpa"
+    with pytest.raises(ValueError, match=r"attention tensors for 3 layers.*load_model"):
+        trace(Model("own", network, model.tokenizer), "key")
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
