@@ -158,7 +158,7 @@ def _opt(base: nn.Module) -> Iterator[Anatomy]:
 
 
 def _llama(base: nn.Module) -> Iterator[Anatomy]:
-    """LLaMA, Mistral, Qwen 2 and 3, Gemma: pre-LN (RMSNorm); heads share values in groups.
+    """LLaMA, Mistral, Qwen 2 and 3, SmolLM 3, Gemma: pre-LN (RMSNorm); heads share values in groups.
 
     Gemma 2 and 3 have one more RMSNorm, over the attention output before the residual connection.
     """
@@ -185,7 +185,7 @@ def _bart(base: nn.Module, attention: Attention | None = None) -> Iterator[Anato
 
 
 def _t5(base: nn.Module, attention: Attention = "encoder") -> Iterator[Anatomy]:
-    """T5: pre-LN (RMSNorm), no biases; heads need not be D / H wide. An encoder can stand alone."""
+    """T5, mT5: pre-LN (RMSNorm), no biases; heads need not be D / H wide. An encoder can stand alone."""
     place, name = (1, "EncDecAttention") if attention == "cross" else (0, "SelfAttention")
     for block in base.encoder.block if attention == "encoder" else base.decoder.block:
         layer, reader = block.layer[place], getattr(block.layer[place], name)
@@ -209,10 +209,12 @@ FAMILIES: dict[str, Callable[..., Iterator[Anatomy]]] = {
     "marian": _bart,
     "mistral": _llama,
     "modernbert": _modernbert,
+    "mt5": _t5,
     "opt": _opt,
     "qwen2": _llama,
     "qwen3": _llama,
     "roberta": _bert,
+    "smollm3": _llama,
     "t5": _t5,
     "xlm-roberta": _bert,
 }

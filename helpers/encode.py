@@ -54,7 +54,7 @@ def encode(
     )
     name, base = "text" if pair is None else "text and pair together", model.network.base_model
     _check_length(name, inputs["input_ids"], model)
-    # A decoder that stands alone keeps its embedding inside; all others without one are their own.
+    # What wraps a decoder that stands alone does not know of its embedding.
     first = base.get_decoder() if attention is None else base
     _check_ids(name, inputs["input_ids"], first.get_input_embeddings(), model)
     _check_segments(inputs, base)

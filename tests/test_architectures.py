@@ -68,7 +68,7 @@ CASES = {
     if (name, kind) in TABLE or (name.partition(",")[0], kind) in TABLE
 }
 FAMILIES = sorted(anatomy.FAMILIES)
-TWO_SIDED = ("bart", "marian", "t5")
+TWO_SIDED = ("bart", "marian", "mt5", "t5")
 ONE_TEXT = [family for family in FAMILIES if family not in TWO_SIDED]
 
 
@@ -328,7 +328,7 @@ def test_the_error_notices_what_is_wrong(run):
         assert reconstruction_error(changed).max() > 1e-3, name
 
 
-WITHOUT_BIAS = {"t5": "VO", "llama, no biases": "VO", "mistral": "VO", "qwen2": "O"}
+WITHOUT_BIAS = {"t5": "VO", "mt5": "VO", "llama, no biases": "VO", "mistral": "VO", "qwen2": "O"}
 
 
 def test_biases_are_there_or_count_as_zero(case, run):
@@ -390,10 +390,12 @@ HEADS = {
     "marian": ("MarianModel", "MarianForCausalLM"),
     "mistral": ("MistralForCausalLM", "MistralForTokenClassification"),
     "modernbert": ("ModernBertForMaskedLM", "ModernBertForSequenceClassification"),
+    "mt5": ("MT5Model", "MT5EncoderModel", "MT5ForSequenceClassification"),
     "opt": ("OPTForCausalLM", "OPTForSequenceClassification"),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2ForSequenceClassification"),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3ForQuestionAnswering"),
     "roberta": ("RobertaForMaskedLM", "RobertaForTokenClassification"),
+    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3ForTokenClassification"),
     "t5": ("T5Model", "T5ForSequenceClassification", "T5EncoderModel", "T5ForTokenClassification"),
     "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification"),
 }
@@ -597,18 +599,61 @@ def test_norms_without_weights_do_as_if_they_were_one_and_zero(tiny, name):
 
 # --- families that are not supported ----------------------------------------------------------
 
+_SMALL = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
+_SMALL |= {"intermediate_size": 8, "pad_token_id": 0}
+_GROUPS = _SMALL | {"num_key_value_heads": 2}
+_LIKE_T5 = {"num_layers": 1, "num_decoder_layers": 1, "num_heads": 2}
+_LIKE_T5 |= {"d_model": 8, "d_kv": 4, "d_ff": 8}
+_LIKE_BART = {"encoder_layers": 1, "decoder_layers": 1}
+_LIKE_BART |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "d_model": 8}
+_LIKE_BART |= {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "max_position_embeddings": 16}
+_IMAGE = {"image_size": 4, "patch_size": 2}
 UNSUPPORTED = {
-    "deberta-v2": {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8},
-    "mpnet": {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8},
-    "xlnet": {"n_layer": 1, "n_head": 2, "d_inner": 8},
+    "big_bird": _SMALL,
+    "bloom": {"hidden_size": 8, "n_layer": 1, "n_head": 2},
+    "deberta": _SMALL,
+    "deberta-v2": _SMALL,
+    "falcon": _SMALL,
+    "funnel": {
+        "architectures": ["FunnelModel"],
+        "block_sizes": [1],
+        "block_repeats": [1],
+        "num_decoder_layers": 1,
+    }
+    | {"d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8},
+    "gemma3": {
+        "text_config": _GROUPS | {"vocab_size": 80, "head_dim": 4},
+        "vision_config": _SMALL | _IMAGE,
+        "mm_tokens_per_image": 4,
+    },
+    "gptj": {"n_embd": 8, "n_layer": 1, "n_head": 2, "rotary_dim": 2},
+    "longformer": _SMALL | {"attention_window": [2]},
+    "longt5": _LIKE_T5,
+    "m2m_100": _LIKE_BART,
+    "mbart": _LIKE_BART,
+    "mixtral": _GROUPS | {"num_local_experts": 2},
+    "mpnet": _SMALL,
+    "mpt": {"d_model": 8, "n_layers": 1, "n_heads": 2},
+    "olmo2": _GROUPS,
+    "pegasus": _LIKE_BART,
+    "phi": _SMALL,
+    "phi3": _GROUPS,
+    "qwen2_moe": _GROUPS
+    | {"num_experts": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8},
+    "roberta-prelayernorm": _SMALL,
+    "umt5": _LIKE_T5,
+    "vit": _SMALL | _IMAGE,
+    "xlm-roberta-xl": _SMALL,
+    "xlnet": {"n_layer": 1, "n_head": 2, "d_model": 8, "d_inner": 8},
 }
 
 
 @pytest.mark.parametrize("family", UNSUPPORTED)
 def test_an_unsupported_family_is_refused_by_name_with_the_list(tmp_path, family):
     words = tiny_models.tokenizer("distilbert")
-    size = "d_model" if family == "xlnet" else "hidden_size"
-    settings = UNSUPPORTED[family] | {size: 8, "vocab_size": len(words)}
+    settings = UNSUPPORTED[family]
+    if family not in ("gemma3", "vit"):
+        settings = settings | {"vocab_size": len(words)}
     network = transformers.AutoModel.from_config(
         transformers.AutoConfig.for_model(family, **settings)
     )
@@ -617,6 +662,7 @@ def test_an_unsupported_family_is_refused_by_name_with_the_list(tmp_path, family
     for model in (load_model(tmp_path), Model("own", network.eval(), words)):
         for function in (
             lambda m: trace(m, "key"),
+            lambda m: trace(m, "key", target="on"),
             expansion_rate,
             lambda m: value_zeroing(m, "key"),
         ):
