@@ -17,7 +17,7 @@ from helpers.alignment import (
     words,
 )
 
-fixed = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+fixed = settings(max_examples=60)
 close = torch.testing.assert_close
 
 

@@ -614,13 +614,8 @@ UNSUPPORTED = {
     "deberta": _SMALL,
     "deberta-v2": _SMALL,
     "falcon": _SMALL,
-    "funnel": {
-        "architectures": ["FunnelModel"],
-        "block_sizes": [1],
-        "block_repeats": [1],
-        "num_decoder_layers": 1,
-    }
-    | {"d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8},
+    "funnel": {"architectures": ["FunnelModel"], "num_decoder_layers": 1, "block_sizes": [1]}
+    | {"block_repeats": [1], "d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8},
     "gemma3": {
         "text_config": _GROUPS | {"vocab_size": 80, "head_dim": 4},
         "vision_config": _SMALL | _IMAGE,

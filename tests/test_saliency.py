@@ -706,7 +706,7 @@ def test_shapes_that_do_not_fit(a, b):
         rank_correlation(a, b)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=3, max_size=12))
 def test_any_correlation_is_that_of_pandas(pairs):
     a, b = (list(side) for side in zip(*pairs, strict=True))

@@ -95,10 +95,10 @@ def randomise(network, seed: int) -> None:
             parameter.copy_(noise)
 
 
-def config(name: str, words) -> transformers.PretrainedConfig:
-    """The configuration of one of ARCHITECTURES for this tokenizer."""
+def config(name: str, words, **sizes) -> transformers.PretrainedConfig:
+    """The configuration of one of ARCHITECTURES for this tokenizer; `sizes` replace its own."""
     family = name.partition(",")[0]
-    settings = SIZES | {"vocab_size": len(words)} | ARCHITECTURES[name]
+    settings = SIZES | {"vocab_size": len(words)} | ARCHITECTURES[name] | sizes
     if family not in ("t5", "mt5"):
         settings["max_position_embeddings"] = POSITIONS
     for role in ("pad", "bos", "eos", "cls", "sep"):
