@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from helpers import anatomy
@@ -54,9 +54,7 @@ def encode(
     )
     name, base = "text" if pair is None else "text and pair together", model.network.base_model
     _check_length(name, inputs["input_ids"], model)
-    # What wraps a decoder that stands alone does not know of its embedding.
-    first = base.get_decoder() if attention is None else base
-    _check_ids(name, inputs["input_ids"], first.get_input_embeddings(), model)
+    _check_ids(name, inputs["input_ids"], _table(base), model)
     _check_segments(inputs, base)
     if attention is not None:
         ids = [_start(model)]
@@ -67,8 +65,7 @@ def encode(
                 ids.pop()
         inputs["decoder_input_ids"] = torch.tensor([ids])
         _check_length("target", inputs["decoder_input_ids"], model)
-        table = base.get_decoder().get_input_embeddings()
-        _check_ids("target", inputs["decoder_input_ids"], table, model)
+        _check_ids("target", inputs["decoder_input_ids"], _table(base.get_decoder()), model)
     return inputs.to(model.network.device)
 
 
@@ -151,6 +148,13 @@ def _check_ids(name: str, ids: Tensor, table: nn.Embedding, model: Model) -> Non
             f"{table.num_embeddings} rows; take the tokenizer that belongs to the model, or call "
             "model.network.resize_token_embeddings(len(model.tokenizer)) and train the new rows."
         )
+
+
+def _table(base: PreTrainedModel) -> nn.Embedding:
+    try:
+        return base.get_input_embeddings()
+    except NotImplementedError:  # by what wraps a decoder that stands alone
+        return base.get_decoder().get_input_embeddings()
 
 
 def _check_segments(inputs: dict[str, Tensor], base: nn.Module) -> None:

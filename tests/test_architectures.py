@@ -23,6 +23,7 @@ from helpers import (
     STAGES,
     Model,
     anatomy,
+    blank_out,
     expansion_rate,
     flow,
     globenc,
@@ -465,13 +466,14 @@ def test_a_pair_in_an_encoder_decoder_is_refused(tiny, family):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("family", ["albert", "gpt_neox", "llama", "t5"])
+@pytest.mark.parametrize("family", ["albert", "bert", "gpt2", "gpt_neox", "llama", "roberta", "t5"])
 def test_padding_and_truncation_of_the_folder_s_tokenizer_never_act(tmp_path, tiny, family, side):
     plain = tiny(family)
     plain.network.save_pretrained(tmp_path)
     words = copy.deepcopy(plain.tokenizer)
     words.backend_tokenizer.enable_padding(length=30, direction=side)
     words.backend_tokenizer.enable_truncation(3)
+    words.model_max_length = 3
     words.padding_side = side
     words.save_pretrained(tmp_path)
     assert '"Fixed":30' in re.sub(r"\s", "", (tmp_path / "tokenizer.json").read_text())
@@ -665,3 +667,13 @@ def test_an_unsupported_family_is_refused_by_name_with_the_list(tmp_path, family
             assert f"{family!r} is not supported" in text
             assert text.endswith(f"{', '.join(FAMILIES)}.")
     assert family not in README.partition("## Other models")[2].partition("\n## ")[0].split("`")
+
+
+@pytest.mark.parametrize("family", ["funnel", "gptj", "xlnet"])
+def test_what_needs_no_parts_reads_an_unsupported_family_too(family):
+    words = tiny_models.tokenizer("distilbert")
+    settings = UNSUPPORTED[family] | {"vocab_size": len(words)}
+    config = transformers.AutoConfig.for_model(family, **settings)
+    model = Model("own", transformers.AutoModel.from_config(config).eval(), words)
+    moved = blank_out(model, "she saw", lambda output: output[0][..., 0].sum())
+    assert moved.shape == (4,) and moved.isfinite().all() and moved.max() > 0

@@ -108,7 +108,7 @@ def _check_shares(rows: torch.Tensor, shape: tuple, may_be_empty: bool = False) 
     assert not (wrong & (sums != 0) if may_be_empty else wrong).any()
 
 
-@settings(max_examples=150)
+@settings(max_examples=250)
 @given(cases(), texts(), st.none() | texts())
 def test_what_every_run_promises(case, text, second):
     """`second` is the second segment, or what an encoder-decoder is fed."""
@@ -138,7 +138,7 @@ def test_what_every_run_promises(case, text, second):
         _check_shares(shares, (L, T, T))
 
 
-@settings(max_examples=50)
+@settings(max_examples=80)
 @given(cases(), texts(), st.data())
 def test_flow_lies_above_rollout_and_zeroed_values_are_shares(case, text, data):
     model, kind = case
