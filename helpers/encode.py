@@ -57,7 +57,8 @@ def encode(
     _check_ids(name, inputs["input_ids"], _table(base), model)
     _check_segments(inputs, base)
     if attention is not None:
-        ids = [_start(model)]
+        table = _table(base.get_decoder())
+        ids = [_start(model, table.num_embeddings)]
         if target is not None:
             _check_text("target", target, model)
             ids += model.tokenizer(text_target=target, truncation=False, verbose=False)["input_ids"]
@@ -65,7 +66,7 @@ def encode(
                 ids.pop()
         inputs["decoder_input_ids"] = torch.tensor([ids])
         _check_length("target", inputs["decoder_input_ids"], model)
-        _check_ids("target", inputs["decoder_input_ids"], _table(base.get_decoder()), model)
+        _check_ids("target", inputs["decoder_input_ids"], table, model)
     return inputs.to(model.network.device)
 
 
@@ -83,7 +84,10 @@ def readable(
         # Marian with two vocabularies reads its ids back with the target's alone.
         source = {number: token for token, number in tokenizer.get_src_vocab().items()}
         return [source[number] for number in ids]
-    tokens = tokenizer.convert_ids_to_tokens(ids)
+    tokens = [
+        f"<{number}>" if token is None else token  # a start symbol that is in no vocabulary
+        for number, token in zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True)
+    ]
     if not _is_byte_level(tokenizer):
         return tokens
     added = tokenizer.added_tokens_decoder  # these are no bytes
@@ -95,7 +99,7 @@ def readable(
 
 def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    # It can stand inside a sequence, which tokenizers shows by its state alone.
+    # The state shows one inside a sequence too.
     parts = (getattr(backend, "decoder", None), getattr(backend, "pre_tokenizer", None))
     return any(part is not None and b'"ByteLevel"' in part.__getstate__() for part in parts)
 
@@ -169,12 +173,12 @@ def _check_segments(inputs: dict[str, Tensor], base: nn.Module) -> None:
             )
 
 
-def _start(model: Model) -> int:
+def _start(model: Model, rows: int) -> int:
     """The symbol that a decoder is fed first."""
     start = getattr(model.network.config, "decoder_start_token_id", None)
-    if start is None:
+    if start is None or not 0 <= start < rows:
         raise ValueError(
-            f"{model.name!r} does not say which symbol its decoder is fed first; set "
-            "model.network.config.decoder_start_token_id."
+            f"The decoder of {model.name!r} is fed the token {start} first and has an embedding for "
+            f"the tokens 0 to {rows - 1}; set model.network.config.decoder_start_token_id."
         )
     return start

@@ -47,7 +47,7 @@ class Block:
 class Trace:
     """One text in one model: L layers, H heads, T queries, S keys (S = T in self-attention)."""
 
-    tokens: list[str]  # T queries; of a decoder the tokens fed in, the start symbol first
+    tokens: list[str]  # T queries, readable; of a decoder those fed in, the start symbol first
     keys: list[str]  # S keys
     ids: list[int]  # the numbers of `tokens` in the vocabulary
     attention: Tensor  # (L, H, T, S), rows sum to 1
@@ -82,9 +82,9 @@ def trace(
     detached, float32, without a batch axis.
 
     Raises TypeError for a text that is no string, and ValueError in one sentence for a text that
-    is empty or over the model's maximum, for an architecture that is not supported, for an
-    encoder-decoder without a target, for a network in training mode, and where the model returns
-    no attentions or numbers that are not finite.
+    is empty or over the model's maximum or has a token without an embedding, for an architecture
+    that is not supported, for an encoder-decoder without a target, for a network in training mode
+    or with other than eager attention, and for numbers that are not finite.
     """
     check_model(model)
     anatomy.check_family(model.network)

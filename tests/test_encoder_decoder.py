@@ -233,17 +233,30 @@ def test_a_token_that_one_side_s_embedding_does_not_have(two_vocabularies):
     assert model.tokenizer.get_src_vocab()[named[1]] == int(named[2]) >= 40
     model = load_model(two_vocabularies)
     model.network.base_model.decoder.set_input_embeddings(torch.nn.Embedding(40, 24))
+    model.network.config.decoder_start_token_id = 0
     text = _message(ValueError, trace, model, SOURCE, target=TARGET)
     named = re.match(r"target has the token '(.+)' with the id (\d+).* 40 rows", text)
     assert model.tokenizer.decoder[int(named[2])] == named[1]
 
 
-@pytest.mark.parametrize("family", ["bart", "t5"])
-def test_a_decoder_without_a_start_symbol_is_refused(tiny, family):
+@pytest.mark.parametrize(
+    ("family", "start"), [("bart", None), ("t5", None), ("t5", 999), ("marian", 58100)]
+)
+def test_a_decoder_without_a_start_symbol_is_refused(tiny, family, start):
     model = load_model(tiny(family).name)
-    model.network.config.decoder_start_token_id = None
+    model.network.config.decoder_start_token_id = start
     text = _message(ValueError, trace, model, SOURCE, target=TARGET)
+    assert f"the token {start} first" in text
     assert "model.network.config.decoder_start_token_id" in text
+
+
+def test_a_start_symbol_that_is_in_no_vocabulary(tiny):
+    """The embedding has a row for it, which training may have filled."""
+    model = load_model(tiny("bart").name)
+    number = len(model.tokenizer)
+    model.network.resize_token_embeddings(number + 3)
+    model.network.config.decoder_start_token_id = number
+    assert trace(model, "she", target="key").tokens[:2] == [f"<{number}>", "<s>"]
 
 
 def test_unknown_characters_are_shown_as_unknown(marian):
