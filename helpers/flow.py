@@ -35,8 +35,8 @@ def flow(
     """
     maps = check_maps(maps)
     L, T, _ = maps.shape
-    top = _check_index("layer", layer, L) + 1
-    queries = range(T) if query is None else [_check_index("query", query, T)]
+    top = check_index("layer", layer, L) + 1
+    queries = range(T) if query is None else [check_index("query", query, T)]
     # Nothing above the layer can be reached from it, so those pipes are not built.
     A = with_residual(maps.detach().cpu().double(), residual)[:top]
     n, i, j = A.nonzero(as_tuple=True)
@@ -54,14 +54,20 @@ def flow(
     return values.to(maps) if query is None else values[0].to(maps)
 
 
-def _check_index(name: str, value: int, size: int) -> int:
-    """The index counted from 0, or a ValueError that names the argument."""
+def check_index(name: str, value: int, size: int, first: int = 0) -> int:
+    """The index from 0 of a number that counts from `first`, or as in Python from the end.
+
+    Raises ValueError, naming the argument, for what is no whole number or not one of the `size`.
+    """
     try:
-        if not isinstance(value, bool) and -size <= index(value) < size:
-            return index(value) % size
+        number = None if isinstance(value, bool) else index(value)
     except TypeError:
-        pass
+        number = None
+    if number is not None and first <= number < first + size:
+        return number - first
+    if number is not None and -size <= number < 0:
+        return number + size
     raise ValueError(
-        f"{name} must be an integer from {-size} to {size - 1}, got {value!r}; {name} counts from "
-        "0, negative numbers from the end."
+        f"{name} must be a whole number from {first} to {first + size - 1}, or from {-size} to -1 "
+        f"counted from the end, got {' '.join(repr(value).split())[:60]}."
     )

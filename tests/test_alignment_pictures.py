@@ -127,7 +127,7 @@ def test_a_pair_without_links_and_with_odd_words(model, recwarn):
     [
         ({"layer": 0}, "layer must be a whole number from 1 to 6"),
         ({"layer": 7}, "layer must be"),
-        ({"layer": 1, "head": 9}, "head must be a whole number from 1 to 8"),
+        ({"layer": 1, "head": 9}, 'head, if not "all heads", must be a whole number from 1 to 8'),
         ({"layer": 1, "measure": "norms"}, "measure must be one of weight, norm, got 'norms'"),
         ({"layer": 1, "setting": "OWA"}, "setting must be"),
     ],
