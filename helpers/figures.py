@@ -9,10 +9,12 @@ from matplotlib.figure import Figure
 
 from helpers import plots
 from helpers.alignment import SETTINGS, Gold, align, score_words, word_of
+from helpers.arguments import check_choice, check_index
 from helpers.corpus import AlignedPair
-from helpers.flow import check_index, flow
+from helpers.flow import flow
+from helpers.labels import short
 from helpers.rollout import rollout
-from helpers.stages import mixing_ratio, stage_map, weighted_norms
+from helpers.stages import check_stage, mixing_ratio, stage_map, weighted_norms
 from helpers.trace import Trace, check_run
 
 ALL_HEADS = "all heads"
@@ -29,6 +31,7 @@ def draw_attention(
     Raises ValueError for a layer or head that the model does not have.
     """
     layer, head = _numbers(run, layer, head)
+    check_choice("full_range", full_range, (True, False))
     weights = _measured(run, MEASURES[0], layer, head)
     title = f"Attention weights, layer {layer}, {_head_name(head)}"
     options = {"title": title, "vmax": 1 if full_range else None}
@@ -75,10 +78,10 @@ def residual_of(run: Trace, stage: str, residual: str):
     """The residual for `rollout` and `flow`: a number, or (L, T), out of a name in RESIDUALS.
 
     It is 0 for the stages that hold the residual in their map. Measured is 1 minus the mixing
-    ratio of the last stage that the run has. Raises ValueError for an unknown name.
+    ratio of the last stage that the run has. Raises ValueError for an unknown name or stage.
     """
-    if residual not in RESIDUALS:
-        raise ValueError(f"residual {residual!r} is unknown; choose from: {', '.join(RESIDUALS)}.")
+    check_stage(run, stage)
+    check_choice("residual", residual, RESIDUALS)
     if stage.startswith("AttnRes") or residual == "none":
         return 0.0
     return 0.5 if residual == RESIDUALS[0] else 1 - mixing_ratio(run, run.stages[-1])
@@ -90,12 +93,12 @@ def draw_rollout(run: Trace, stage: str, residual: str, layer: int, query: int) 
     Raises ValueError for an unknown stage or residual, and a layer or query out of range.
     """
     maps = stage_map(_self_attention(run), stage)
-    layer, query = _numbers(run, layer)[0], _number("query", query, len(run.tokens))
+    layer, query = _numbers(run, layer)[0], check_index("query", query, len(run.tokens), 1) + 1
     values = rollout(maps, residual_of(run, stage, residual))[layer - 1]
     figure, (left, right) = _map_and_bars(run)
     title = f"Rollout over {stage}, after layer {layer}"
     plots.heatmap(values, run.tokens, title=title, label="share of the input", ax=left)
-    title = f"Query {query}: {run.tokens[query - 1]}"
+    title = f"Query {query}: {short(run.tokens[query - 1])}"
     row = values[query - 1]
     plots.token_bars(
         row, run.tokens, title=title, label="share", vmax=float(row.max()) * 1.05, ax=right
@@ -110,7 +113,7 @@ def draw_flow(run: Trace, stage: str, residual: str, layer: int, query: int) -> 
     or residual, and a layer or query out of range.
     """
     maps = stage_map(_self_attention(run), stage)
-    layer, query = _numbers(run, layer)[0], _number("query", query, len(run.tokens))
+    layer, query = _numbers(run, layer)[0], check_index("query", query, len(run.tokens), 1) + 1
     kept = residual_of(run, stage, residual)
     rows = {
         "Rollout": rollout(maps, kept)[layer - 1, query - 1],
@@ -119,8 +122,9 @@ def draw_flow(run: Trace, stage: str, residual: str, layer: int, query: int) -> 
     vmax = max(float(row.max()) for row in rows.values())
     size = (10, 1.8 + 0.24 * len(run.tokens))
     figure, axes = plt.subplots(1, 2, figsize=size, layout="constrained")
+    token = short(run.tokens[query - 1])
     for ax, (name, row) in zip(axes, rows.items(), strict=True):
-        title = f"{name} over {stage}, layer {layer}, query {query}: {run.tokens[query - 1]}"
+        title = f"{name} over {stage}, layer {layer}, query {query}: {token}"
         plots.token_bars(row, run.tokens, title=title, label="share", vmax=vmax, ax=ax)
     return figure
 
@@ -157,7 +161,11 @@ def draw_alignment(
         ax=ax,
     )
     plots.links(ax, align(*scores), pair.gold)
-    ax.set_ylabel(f"target word ({'written by' if setting == 'AWO' else 'fed to'} the row)")
+    side = "written by" if setting == "AWO" else "fed to"
+    few = len(by_word) < 7  # then the axis is shorter than the label in one line
+    ax.set_ylabel(f"target word{chr(10) if few else ' '}({side} the row)")
+    if few:
+        ax.figure.draw_without_rendering()  # with much above so small a map, one layout is not enough
     return ax.figure
 
 
@@ -226,21 +234,15 @@ def _numbers(run: Trace, layer: int, head: int | str = ALL_HEADS) -> tuple[int, 
     """Layer and head, counted from 1, if the run has them."""
     check_run(run)
     _, heads = run.attention.shape[:2]
-    layer = _number("layer", layer, len(run.blocks))
+    layer = check_index("layer", layer, len(run.blocks), 1) + 1
     if isinstance(head, str) and head == ALL_HEADS:
         return layer, head
-    return layer, _number(f'head, if not "{ALL_HEADS}",', head, heads)
-
-
-def _number(name: str, value: int, size: int) -> int:
-    """A number counted from 1 or from the end, as one counted from 1."""
-    return check_index(name, value, size, first=1) + 1
+    return layer, check_index(f'head, if not "{ALL_HEADS}",', head, heads, 1) + 1
 
 
 def _measured(run: Trace, measure: str, layer: int, head: int | str):
     """Weights or norms of one layer and one head, or of all heads together: (T, S)."""
-    if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}.")
+    check_choice("measure", measure, MEASURES)
     weight = measure == MEASURES[0]
     if head == ALL_HEADS:
         return stage_map(run, "Attn-W" if weight else "Attn-N")[layer - 1]

@@ -5,12 +5,12 @@ multiplies along every path and adds up; flow asks for the most that fits throug
 """
 
 from itertools import product
-from operator import index
 
 import igraph
 import torch
 from torch import Tensor
 
+from helpers.arguments import check_choice, check_index
 from helpers.progress import progress
 from helpers.rollout import check_maps, with_residual
 
@@ -34,6 +34,7 @@ def flow(
     query that does not exist.
     """
     maps = check_maps(maps)
+    check_choice("normalize", normalize, (True, False))
     L, T, _ = maps.shape
     top = check_index("layer", layer, L) + 1
     queries = range(T) if query is None else [check_index("query", query, T)]
@@ -52,22 +53,3 @@ def flow(
     if normalize:
         values = values / values.sum(dim=-1, keepdim=True)
     return values.to(maps) if query is None else values[0].to(maps)
-
-
-def check_index(name: str, value: int, size: int, first: int = 0) -> int:
-    """The index from 0 of a number that counts from `first`, or as in Python from the end.
-
-    Raises ValueError, naming the argument, for what is no whole number or not one of the `size`.
-    """
-    try:
-        number = None if isinstance(value, bool) else index(value)
-    except TypeError:
-        number = None
-    if number is not None and first <= number < first + size:
-        return number - first
-    if number is not None and -size <= number < 0:
-        return number + size
-    raise ValueError(
-        f"{name} must be a whole number from {first} to {first + size - 1}, or from {-size} to -1 "
-        f"counted from the end, got {' '.join(repr(value).split())[:60]}."
-    )

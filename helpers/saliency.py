@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
 from helpers import anatomy
+from helpers.arguments import check_choice, check_index, real_array, shown
 from helpers.encode import encode
 from helpers.models import Model, check_model
 from helpers.parts import values
-from helpers.trace import Block, check_network, trace
+from helpers.trace import Block, check_network, check_weights, trace
 
 Score = Callable[[ModelOutput], Tensor]  # the output for one text, batch axis 1 → one number
 TOKENS = 1024  # at most so many in one pass, which bounds the memory
@@ -73,6 +74,8 @@ def input_gradients(
     Raises ValueError as `trace` does, and for an encoder-decoder, a score that is not one finite
     number or does not depend on the embeddings, and a gradient that is not finite.
     """
+    for name, flag in (("times_input", times_input), ("length", length)):
+        check_choice(name, flag, (True, False))
     if times_input and length:
         raise ValueError("times_input and length exclude each other; choose one.")
     inputs = _inputs(model, text, score)
@@ -132,10 +135,7 @@ def rank_correlation(a: Sequence[float] | Tensor, b: Sequence[float] | Tensor) -
     Only positions finite in both count. NaN, which means missing, where fewer than 3 are left or
     one side is constant there. Raises ValueError unless both are vectors of one length.
     """
-    a, b = (
-        v.detach().cpu().double().numpy() if isinstance(v, Tensor) else np.asarray(v, dtype=float)
-        for v in (a, b)
-    )
+    a, b = (real_array(name, v) for name, v in (("a", a), ("b", b)))
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"a and b must be vectors of one length, got {a.shape} and {b.shape}.")
     both = np.isfinite(a) & np.isfinite(b)
@@ -149,6 +149,7 @@ def _inputs(model: Model, text: str, score: Score) -> dict[str, Tensor]:
     """The text as a batch of one, once model and score are fit to be used."""
     check_model(model)
     check_network(model)
+    check_weights(model)
     if model.network.config.is_encoder_decoder:
         raise ValueError(
             f"{model.name!r} is an encoder-decoder, whose output needs a second text; give a model "
@@ -176,7 +177,7 @@ def _blank(model: Model, blank: str | int | None) -> int:
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     if not whole or not 0 <= number < table.num_embeddings:
         raise ValueError(
-            f"blank {blank!r} is no token of this model; give one of its vocabulary, or its number "
+            f"blank {shown(blank)} is no token of this model; give one of its vocabulary, or its number "
             f"below {table.num_embeddings}{''.join(f', or {token!r}' for token in known)}."
         )
     return int(number)
@@ -189,13 +190,7 @@ def _excluded(model: Model, ids: Tensor, exclude: int | Sequence[int] | None) ->
         return ids == (-1 if mask is None else mask)
     T, found = len(ids), torch.zeros_like(ids, dtype=torch.bool)
     for position in exclude if isinstance(exclude, list | tuple | range | set) else [exclude]:
-        whole = isinstance(position, Integral) and not isinstance(position, bool)
-        if not whole or not -T <= position < T:
-            raise ValueError(
-                f"exclude must be positions of this text, whole numbers from 0 to {T - 1} or "
-                f"negative from the end, got {position!r}."
-            )
-        found[position] = True
+        found[check_index("exclude, each position of it,", position, T)] = True
     return found
 
 
