@@ -11,6 +11,8 @@ from typing import Literal, get_args
 import transformers
 from torch import Tensor, nn
 
+from helpers.arguments import shown
+
 Tap = tuple[nn.Module, Literal["input", "output"]]  # where in the forward pass a tensor is read
 Attention = Literal["cross", "encoder", "decoder"]  # those of an encoder-decoder
 
@@ -65,7 +67,7 @@ def which(network: transformers.PreTrainedModel, attention: Attention | None) ->
     if not network.config.is_encoder_decoder:
         if attention is not None:
             raise ValueError(
-                f"attention={attention!r} is for encoder-decoder models; this "
+                f"attention={shown(attention)} is for encoder-decoder models; this "
                 f"{network.config.model_type!r} has one kind of attention, leave it out."
             )
         return None
@@ -73,7 +75,7 @@ def which(network: transformers.PreTrainedModel, attention: Attention | None) ->
         return "cross"
     if attention not in get_args(Attention):
         raise ValueError(
-            f"attention {attention!r} is unknown; give {', '.join(map(repr, get_args(Attention)))}."
+            f"attention {shown(attention)} is unknown; give {', '.join(map(repr, get_args(Attention)))}."
         )
     return attention
 

@@ -153,6 +153,15 @@ def _check_code(network: PreTrainedModel) -> None:
         )
 
 
+def check_weights(model: Model) -> None:
+    """Raise ValueError, naming the first, if weights of the network are NaN or infinite."""
+    for name, weight in model.network.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(
+                f"model.network has NaN or infinite weights, first in {name}; load it again."
+            )
+
+
 def check_run(run: Trace) -> None:
     """Raise TypeError, naming the remedy, unless this is a Trace."""
     if not isinstance(run, Trace):

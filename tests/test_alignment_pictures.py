@@ -135,8 +135,8 @@ def test_words_of_a_byte_level_vocabulary_are_those_of_the_pair(tiny):
     [
         ({"layer": 0}, "layer must be a whole number from 1 to 6"),
         ({"layer": 7}, "layer must be"),
-        ({"layer": 1, "head": 9}, "head must be a whole number from 1 to 8"),
-        ({"layer": 1, "measure": "norms"}, "measure must be one of weight, norm, got 'norms'"),
+        ({"layer": 1, "head": 9}, 'head, if not "all heads", must be a whole number from 1 to 8'),
+        ({"layer": 1, "measure": "norms"}, 'measure must be "weight" or "norm", got .norms.'),
         ({"layer": 1, "setting": "OWA"}, "setting must be"),
     ],
 )
@@ -232,7 +232,9 @@ def test_gold_made_by_hand_and_words_by_mask():
         with pytest.raises(ValueError, match="^gold must be"):
             alignment_error_rate([{(0, 0)}], [gold])
     for masks in (([False, False, True], [0, 1]), ([0, 0, 1], [True, False])):
-        with pytest.raises(ValueError, match="^words must be numbered"):
+        with pytest.raises(
+            ValueError, match="^(target|source)_word must be a list of word numbers"
+        ):
             to_words(torch.rand(3, 2), *masks)
     with pytest.raises(ValueError, match="is not a file"):
         read_gold("1-1 " * 3000, one_indexed=True)
