@@ -346,3 +346,29 @@ def test_files_of_links_from_other_editors_and_places(tmp_path, monkeypatch):
     file.write_text("1-1 2p3\n", encoding="utf-8-sig")
     (gold,) = alignment.read_gold("~/gold.txt", one_indexed=True)
     assert gold.sure == {(0, 0)} and gold.possible == {(0, 0), (1, 2)}
+
+
+@pytest.mark.parametrize("layer", [6, -7, True, "1", None])
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda run, layer: checks.check_head_weights(None, run, layer, 0),
+        lambda run, layer: checks.check_head_weights(None, run, 0, 2 * layer),
+        lambda run, layer: checks.check_transformed_norms(None, run, layer),
+        lambda run, layer: checks.check_attn_n(None, run, layer),
+        lambda run, layer: checks.check_layernorm_part(None, run, layer),
+        lambda run, layer: checks.check_block_output(None, run, layer),
+        lambda run, layer: checks.check_mixing_ratio(None, run, layer),
+        lambda run, layer: checks.check_flow_matrix(None, torch.eye(3).repeat(6, 1, 1), layer),
+    ],
+)
+def test_a_check_of_a_layer_that_does_not_exist(run, check, layer):
+    if layer is None or isinstance(layer, bool | str):
+        layer = [layer]  # twice a list is a list
+    with pytest.raises(ValueError, match="must be a whole number from 0 to"):
+        check(run, layer)
+
+
+def test_a_check_of_a_rate_that_does_not_exist(minilm):
+    with pytest.raises(ValueError, match="layer must be a whole number from 0 to 5"):
+        checks.check_expansion_rate(None, minilm, 6)
