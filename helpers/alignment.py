@@ -13,6 +13,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from helpers.arguments import (
+    check_choice,
+    check_strings,
+    check_text,
+    is_link,
+    is_links,
+    read_file,
+    shown,
+)
+
 SETTINGS = ("AWO", "AWI")
 SPECIAL = ("<s>", "</s>", "<pad>", "[CLS]", "[SEP]", "[PAD]")
 Link = tuple[int, int]
@@ -38,8 +48,7 @@ def words(text: str) -> list[str]:
 
     Raises TypeError for what is no string, and ValueError for a text without a word.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"text must be one string, got {type(text).__name__}; pass one sentence.")
+    check_text("text", text)
     found = re.findall(r"\w+(?:[-'’]\w+)*|[^\w\s]", text)
     if not found:
         raise ValueError(f"text must hold at least one word, got {text!r}; leave out empty lines.")
@@ -59,11 +68,11 @@ def read_gold(
     fewer sentences than lengths, and where links show that `one_indexed` is wrong: word 0 counted
     from 1, a word after the end, or (without lengths) 5 sentences or more and never word 0.
     """
-    if one_indexed not in (True, False):
-        raise ValueError(f"one_indexed must be True or False, got {one_indexed!r}; look at path.")
-    if lengths is not None and not (isinstance(lengths, list) and all(map(_is_pair, lengths))):
+    check_choice("one_indexed", one_indexed, (True, False))
+    check_choice("skip_blank", skip_blank, (True, False))
+    if lengths is not None and not (isinstance(lengths, list) and all(map(is_link, lengths))):
         wanted = "a list of (source words, target words), one pair a sentence"
-        raise ValueError(f"lengths must be {wanted}, got {str(lengths)[:60]}.")
+        raise ValueError(f"lengths must be {wanted}, got {shown(lengths)}.")
     rows = [(number, line.split()) for number, line in enumerate(_lines(path), start=1)]
     rows = [row for row in rows if row[1] or not skip_blank]
     while rows and not rows[-1][1] and len(rows) > len(lengths or ()):
@@ -96,18 +105,16 @@ def alignment_error_rate(predicted: list[set[Link]], gold: list[Gold]) -> Alignm
     Raises ValueError for what is no such list, other sentences, and gold without a sure link.
     """
     sets = predicted if isinstance(predicted, list | tuple) else [None]
-    if not all(isinstance(links, set | frozenset) and all(map(_is_pair, links)) for links in sets):
+    if not all(map(is_links, sets)):
         wanted = "a list, one set of pairs (source, target) a sentence, words counted from 0"
-        raise ValueError(f"predicted must be {wanted}, got {str(predicted)[:60]}.")
+        raise ValueError(f"predicted must be {wanted}, got {shown(predicted)}.")
     records = gold if isinstance(gold, list | tuple) else [None]
     if not all(
-        isinstance(record, Gold)
-        and all(isinstance(side, set | frozenset) and all(map(_is_pair, side)) for side in record)
-        and record.sure <= record.possible
+        isinstance(record, Gold) and all(map(is_links, record)) and record.sure <= record.possible
         for record in records
     ):
         wanted = "a list of records from read_gold, each sure link possible too"
-        raise ValueError(f"gold must be {wanted}, got {str(gold)[:60]}.")
+        raise ValueError(f"gold must be {wanted}, got {shown(gold)}.")
     if len(sets) != len(records):
         got = f"{len(sets)} and {len(records)} of them"
         raise ValueError(f"predicted and gold must have the same sentences, got {got}.")
@@ -130,7 +137,8 @@ def word_of(pieces: list[str], special: tuple[str, ...] = SPECIAL) -> list[int |
 
     Raises ValueError for what is no list of strings.
     """
-    _check_pieces("pieces", pieces)
+    check_strings("pieces", pieces)
+    check_strings("special", special)
     marks = [m for m in ("▁", "Ġ", "##") if any(piece.startswith(m) for piece in pieces)]
     mark = marks[0] if marks else "▁"
     numbers, word, before = [], -1, None
@@ -152,8 +160,9 @@ def to_words(scores: Tensor, target_word: list, source_word: list) -> Tensor:
 
     Raises ValueError for scores as `score_words` does, and for words not numbered 0, 1, 2, ….
     """
-    scores = _check_scores(scores, len(target_word), len(source_word))
-    target, source = _membership(target_word)[:, :-1], _membership(source_word)
+    target = _membership("target_word", target_word)[:, :-1]
+    source = _membership("source_word", source_word)
+    scores = _check_scores(scores, len(target), len(source))
     return torch.einsum("ti,ts,sj->ij", target, scores, source) / target.sum(dim=0)[:, None]
 
 
@@ -168,10 +177,9 @@ def score_words(scores: Tensor, tokens: list[str], keys: list[str], setting: str
     Raises ValueError for scores that are no (T, S) map or negative, NaN or infinite, for another
     setting, and for tokens with an end symbol or, as far as a "▁" shows it, without a start symbol.
     """
-    if setting not in SETTINGS:
-        raise ValueError(f'setting must be "AWO" (output) or "AWI" (input), got {setting!r}.')
-    _check_pieces("tokens", tokens)
-    _check_pieces("keys", keys)
+    check_choice("setting", setting, SETTINGS)
+    check_strings("tokens", tokens)
+    check_strings("keys", keys)
     target, source = word_of(tokens[1:]), word_of(keys)  # whatever the start symbol, it is no word
     if not tokens or tokens[0].startswith(("▁", "Ġ")) or target[-1:] == [None]:
         wanted = "those fed to the decoder, the start symbol first and no end symbol"
@@ -194,14 +202,13 @@ def align(scores: Tensor, tokens: list[str], keys: list[str], setting: str) -> s
 def _lines(path: str | Path | Iterable[str]) -> list[str]:
     """The lines of a file, or those that were read already."""
     if not isinstance(path, str | Path):
-        lines = list(path) if isinstance(path, Iterable) else [path]
+        # A tensor of no dimension says that it is iterable, and is not.
+        lines = list(path) if isinstance(path, Iterable) and getattr(path, "ndim", 1) else [path]
         if not all(isinstance(line, str) for line in lines):
-            raise ValueError(f"path must be a file or its lines as strings, got {str(path)[:60]}.")
+            raise ValueError(f"path must be a file or its lines as strings, got {shown(path)}.")
         return lines
-    if len(str(path)) > 1000 or not Path(path).is_file():
-        raise ValueError(f"path {str(path)[:60]!r} is not a file; give a file of gold links.")
-    # Links are ASCII. Latin-1 reads every byte, so old files and a UTF-8 mark do no harm.
-    text = Path(path).read_text(encoding="latin-1").removeprefix("ï»¿")
+    # Links are ASCII. Latin-1 reads every byte, so old files do no harm.
+    text = read_file(path, "give a file of gold links", encoding="latin-1").removeprefix("ï»¿")
     return text.removesuffix("\n").split("\n")
 
 
@@ -221,21 +228,17 @@ def _link(item: str, line: int, one_indexed: bool, length: tuple[int, int] | Non
     raise ValueError(f"path, line {line}: link {item} {fault}.")
 
 
-def _is_pair(value) -> bool:
-    whole = isinstance(value, tuple | list) and all(isinstance(i, Integral) for i in value)
-    return whole and len(value) == 2 and min(value) >= 0
-
-
-def _check_pieces(name: str, pieces: list[str]) -> None:
-    if not isinstance(pieces, list | tuple) or not all(isinstance(piece, str) for piece in pieces):
-        raise ValueError(f"{name} must be a list of strings, got {str(pieces)[:60]}.")
-
-
-def _membership(numbers: list[int | None]) -> Tensor:
+def _membership(name: str, numbers: list[int | None]) -> Tensor:
     """Which piece is of which word, (pieces, words + 1); the last column is for no word."""
-    known = set(numbers) - {None}
-    if known != set(range(len(known))) or any(isinstance(number, bool) for number in numbers):
-        raise ValueError(f"words must be numbered 0, 1, 2, …, got {str(numbers)[:60]}.")
+    whole = isinstance(numbers, list | tuple) and all(
+        number is None or isinstance(number, Integral) and not isinstance(number, bool)
+        for number in numbers
+    )
+    known = set(numbers) - {None} if whole else None
+    if known is None or known != set(range(len(known))):
+        raise ValueError(
+            f"{name} must be a list of word numbers 0, 1, 2, … from word_of, got {shown(numbers)}."
+        )
     columns = [len(known) if number is None else number for number in numbers]
     return torch.eye(len(known) + 1, dtype=torch.float64)[columns]
 

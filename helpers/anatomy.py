@@ -11,6 +11,8 @@ from typing import Literal, get_args
 import transformers
 from torch import Tensor, nn
 
+from helpers.arguments import shown
+
 Tap = tuple[nn.Module, Literal["input", "output"]]  # where in the forward pass a tensor is read
 Attention = Literal["cross", "encoder", "decoder"]  # those of an encoder-decoder
 
@@ -65,7 +67,7 @@ def which(network: transformers.PreTrainedModel, attention: Attention | None) ->
     if not network.config.is_encoder_decoder:
         if attention is not None:
             raise ValueError(
-                f"attention={attention!r} is for encoder-decoder models; this "
+                f"attention={shown(attention)} is for encoder-decoder models; this "
                 f"{network.config.model_type!r} has one kind of attention, leave it out."
             )
         return None
@@ -73,7 +75,7 @@ def which(network: transformers.PreTrainedModel, attention: Attention | None) ->
         return "cross"
     if attention not in get_args(Attention):
         raise ValueError(
-            f"attention {attention!r} is unknown; give {', '.join(map(repr, get_args(Attention)))}."
+            f"attention {shown(attention)} is unknown; give {', '.join(map(repr, get_args(Attention)))}."
         )
     return attention
 
@@ -158,7 +160,7 @@ def _opt(base: nn.Module) -> Iterator[Anatomy]:
 
 
 def _llama(base: nn.Module) -> Iterator[Anatomy]:
-    """LLaMA, Mistral, Qwen 2 and 3, Gemma: pre-LN (RMSNorm); heads share values in groups.
+    """LLaMA, Mistral, Qwen 2 and 3, SmolLM 3, Gemma: pre-LN (RMSNorm); heads share values in groups.
 
     Gemma 2 and 3 have one more RMSNorm, over the attention output before the residual connection.
     """
@@ -185,7 +187,7 @@ def _bart(base: nn.Module, attention: Attention | None = None) -> Iterator[Anato
 
 
 def _t5(base: nn.Module, attention: Attention = "encoder") -> Iterator[Anatomy]:
-    """T5: pre-LN (RMSNorm), no biases; heads need not be D / H wide. An encoder can stand alone."""
+    """T5, mT5: pre-LN (RMSNorm), no biases; heads need not be D / H wide. An encoder can stand alone."""
     place, name = (1, "EncDecAttention") if attention == "cross" else (0, "SelfAttention")
     for block in base.encoder.block if attention == "encoder" else base.decoder.block:
         layer, reader = block.layer[place], getattr(block.layer[place], name)
@@ -209,10 +211,12 @@ FAMILIES: dict[str, Callable[..., Iterator[Anatomy]]] = {
     "marian": _bart,
     "mistral": _llama,
     "modernbert": _modernbert,
+    "mt5": _t5,
     "opt": _opt,
     "qwen2": _llama,
     "qwen3": _llama,
     "roberta": _bert,
+    "smollm3": _llama,
     "t5": _t5,
     "xlm-roberta": _bert,
 }

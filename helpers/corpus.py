@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from helpers.alignment import Gold, read_gold
+from helpers.arguments import check_index, check_number, check_strings, read_file, shown
 from helpers.encode import encode
-from helpers.models import Model
+from helpers.models import Model, check_model
 from helpers.progress import progress
 from helpers.stages import mixing_ratio, stage_map, transformed_norms, weighted_norms
 from helpers.trace import Trace, read, trace
@@ -40,15 +41,10 @@ def read_passages(path: str | Path | None = None) -> list[str]:
 
     Empty lines are left out. Raises ValueError if nothing is left or the file does not exist.
     """
-    source = files("helpers") / "data" / "passages.txt" if path is None else Path(path)
-    if not source.is_file():
-        raise ValueError(f"path {str(path)!r} is not a file; give a text file, one text a line.")
-    try:
-        text = source.read_text(encoding="utf-8-sig")  # -sig: some editors put a mark first
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:  # what UTF-16 looks like
-        raise ValueError(f"path {str(path)!r} is not in UTF-8; save it as UTF-8 text.")
+    if path is None:
+        text = (files("helpers") / "data" / "passages.txt").read_text(encoding="utf-8")
+    else:
+        text = read_file(path, "give a text file, one text a line")
     lines = text.splitlines()
     texts = [line.strip() for line in lines if line.strip()]
     if not texts:
@@ -90,6 +86,7 @@ def read_agreement() -> pd.DataFrame:
 
 def categories(tokens: list[str]) -> list[str]:
     """One of CATEGORIES for each token; comma and full stop are the punctuation, as in K20."""
+    check_strings("tokens", tokens)
     return [_SPECIAL.get(token.lstrip("Ġ▁"), "other") for token in tokens]
 
 
@@ -98,8 +95,14 @@ def frequency_ranks(model: Model, ids: list[int]) -> np.ndarray:
 
     The ids of BERT's uncased vocabulary are ordered by frequency, so that the id is the rank.
     That holds for whole alphabetic words from id 1996 ("the") on, and for this vocabulary only:
-    under another one every rank is NaN.
+    under another one every rank is NaN. Raises ValueError for an id that is not in the vocabulary.
     """
+    check_model(model)
+    size = len(model.tokenizer)
+    if not isinstance(ids, list | tuple):
+        raise TypeError(f"ids must be a list of whole numbers, such as run.ids, got {shown(ids)}.")
+    for number in ids:
+        check_index("ids, each of them,", number, size)
     if model.tokenizer.convert_tokens_to_ids(["the", "of"]) != [1996, 1997]:
         return np.full(len(ids), np.nan)
     tokens = model.tokenizer.convert_ids_to_tokens(ids)
@@ -184,9 +187,7 @@ def mixing_table(
 
 def _mask(model: Model, inputs: dict, text: str, masked: float, seed: int) -> dict:
     """Replace a share of the tokens by the mask token, in place."""
-    if not 0 <= masked <= 1:
-        raise ValueError(f"masked must be a share from 0 to 1, got {masked}.")
-    if not masked:
+    if not check_number("masked", masked, 0, 1):
         return inputs
     if model.tokenizer.mask_token_id is None:
         raise ValueError(f"masked={masked}, but model {model.name!r} has no mask token; use 0.")

@@ -1,10 +1,15 @@
-"""From a text to token ids, after every check that a text can fail."""
+"""From a text to token ids, after every check that a text can fail, and back to readable tokens."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from helpers import anatomy
 from helpers.models import Model, check_model
+
+_SIGNS = bytes_to_unicode()  # how a byte-level vocabulary writes each byte
+_BYTES = {sign: byte for byte, sign in _SIGNS.items()}
 
 
 def encode(
@@ -36,15 +41,24 @@ def encode(
             'target="…" to trace, or attention="encoder" to read the encoder alone. Functions of one '
             "text, such as most widgets, can not read this model."
         )
+    if attention is None and getattr(model.tokenizer, "separate_vocabs", False):
+        raise ValueError(
+            f"{model.name!r} is a decoder alone, but its tokenizer has two vocabularies and would read "
+            "text with the other one; load the whole encoder-decoder."
+        )
     _check_text("text", text, model)
     if pair is not None:
         _check_text("pair", pair, model)
     inputs = model.tokenizer(
         text, pair, return_tensors="pt", truncation=False, padding=False, verbose=False
     )
-    _check_length("text" if pair is None else "text and pair together", inputs["input_ids"], model)
+    name, base = "text" if pair is None else "text and pair together", model.network.base_model
+    _check_length(name, inputs["input_ids"], model)
+    _check_ids(name, inputs["input_ids"], _table(base), model)
+    _check_segments(inputs, base)
     if attention is not None:
-        ids = [model.network.config.decoder_start_token_id]
+        table = _table(base.get_decoder())
+        ids = [_start(model, table.num_embeddings)]
         if target is not None:
             _check_text("target", target, model)
             ids += model.tokenizer(text_target=target, truncation=False, verbose=False)["input_ids"]
@@ -52,7 +66,58 @@ def encode(
                 ids.pop()
         inputs["decoder_input_ids"] = torch.tensor([ids])
         _check_length("target", inputs["decoder_input_ids"], model)
+        _check_ids("target", inputs["decoder_input_ids"], table, model)
     return inputs.to(model.network.device)
+
+
+def readable(
+    tokenizer: PreTrainedTokenizerBase, ids: list[int], of_target: bool = False
+) -> list[str]:
+    """The tokens of these ids as they are shown; `of_target` where a decoder is fed with them.
+
+    Byte-level vocabularies (GPT-2, RoBERTa, Qwen) write every byte as one sign. Here whole
+    characters are shown as themselves; the bytes of half a character as "<0xE4>", as sentencepiece
+    does; and the sign stays for a space ("Ġ"), a line break ("Ċ") and all else that is not
+    printable. Tokens of all other tokenizers are those of the vocabulary.
+    """
+    if not of_target and getattr(tokenizer, "separate_vocabs", False):
+        # Marian with two vocabularies reads its ids back with the target's alone.
+        source = {number: token for token, number in tokenizer.get_src_vocab().items()}
+        return [source[number] for number in ids]
+    tokens = [
+        f"<{number}>" if token is None else token  # a start symbol that is in no vocabulary
+        for number, token in zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True)
+    ]
+    if not _is_byte_level(tokenizer):
+        return tokens
+    added = tokenizer.added_tokens_decoder  # these are no bytes
+    return [
+        token if number in added else _characters(token)
+        for number, token in zip(ids, tokens, strict=True)
+    ]
+
+
+def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    # The state shows one inside a sequence too.
+    parts = (getattr(backend, "decoder", None), getattr(backend, "pre_tokenizer", None))
+    return any(part is not None and b'"ByteLevel"' in part.__getstate__() for part in parts)
+
+
+def _characters(token: str) -> str:
+    """A piece of a byte-level vocabulary with its whole characters in place of their bytes."""
+    if not all(sign in _BYTES for sign in token):
+        return token
+    shown = ""
+    # A byte that is no part of a whole character becomes a surrogate, which no text holds.
+    for character in bytes(_BYTES[sign] for sign in token).decode(errors="surrogateescape"):
+        if "\udc80" <= character <= "\udcff":
+            shown += f"<0x{ord(character) - 0xDC00:02X}>"
+        elif character.isprintable() and character not in " Ġ":  # that letter means a space here
+            shown += character
+        else:
+            shown += "".join(_SIGNS[byte] for byte in character.encode())
+    return shown
 
 
 def _check_text(name: str, value: str, model: Model) -> None:
@@ -76,3 +141,44 @@ def _check_length(name: str, ids: Tensor, model: Model) -> None:
             f"{name} has {ids.shape[1]} tokens with the special ones, and this model reads at most "
             f"{limit}; shorten the text or split it, nothing is cut off silently."
         )
+
+
+def _check_ids(name: str, ids: Tensor, table: nn.Embedding, model: Model) -> None:
+    """Raise unless the embedding table has a row for each token."""
+    for number in ids[(ids < 0) | (ids >= table.num_embeddings)].tolist():
+        token = readable(model.tokenizer, [number], of_target=name == "target")[0]
+        raise ValueError(
+            f"{name} has the token {token!r} with the id {number}, and this model's embedding has "
+            f"{table.num_embeddings} rows; take the tokenizer that belongs to the model, or call "
+            "model.network.resize_token_embeddings(len(model.tokenizer)) and train the new rows."
+        )
+
+
+def _table(base: PreTrainedModel) -> nn.Embedding:
+    try:
+        return base.get_input_embeddings()
+    except NotImplementedError:  # by what wraps a decoder that stands alone
+        return base.get_decoder().get_input_embeddings()
+
+
+def _check_segments(inputs: dict[str, Tensor], base: nn.Module) -> None:
+    """Raise unless the model has an embedding for each segment that the tokenizer counts."""
+    table = getattr(getattr(base, "embeddings", None), "token_type_embeddings", None)
+    if table is not None and "token_type_ids" in inputs:
+        count = int(inputs["token_type_ids"].max()) + 1
+        if count > table.num_embeddings:
+            raise ValueError(
+                f"The tokenizer counts {count} segments, and this model has embeddings for "
+                f"{table.num_embeddings}; leave pair out, or take the model's own tokenizer."
+            )
+
+
+def _start(model: Model, rows: int) -> int:
+    """The symbol that a decoder is fed first."""
+    start = getattr(model.network.config, "decoder_start_token_id", None)
+    if start is None or not 0 <= start < rows:
+        raise ValueError(
+            f"The decoder of {model.name!r} is fed the token {start} first and has an embedding for "
+            f"the tokens 0 to {rows - 1}; set model.network.config.decoder_start_token_id."
+        )
+    return start

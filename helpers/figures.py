@@ -1,9 +1,7 @@
 """From a Trace to a figure: one pure function a picture, shared by the cells and the widgets.
 
-Layers and heads are numbered from 1, as in the papers.
+Layers, heads and queries are numbered from 1, as in the papers; −1 is the last, as in Python.
 """
-
-import operator
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -11,10 +9,12 @@ from matplotlib.figure import Figure
 
 from helpers import plots
 from helpers.alignment import SETTINGS, Gold, align, score_words, word_of
+from helpers.arguments import check_choice, check_index
 from helpers.corpus import AlignedPair
 from helpers.flow import flow
+from helpers.labels import short
 from helpers.rollout import rollout
-from helpers.stages import mixing_ratio, stage_map, weighted_norms
+from helpers.stages import check_stage, mixing_ratio, stage_map, weighted_norms
 from helpers.trace import Trace, check_run
 
 ALL_HEADS = "all heads"
@@ -30,6 +30,8 @@ def draw_attention(
     `full_range` colours from 0 to 1, so that pictures compare; otherwise up to the map's maximum.
     Raises ValueError for a layer or head that the model does not have.
     """
+    layer, head = _numbers(run, layer, head)
+    check_choice("full_range", full_range, (True, False))
     weights = _measured(run, MEASURES[0], layer, head)
     title = f"Attention weights, layer {layer}, {_head_name(head)}"
     options = {"title": title, "vmax": 1 if full_range else None}
@@ -42,6 +44,7 @@ def draw_weight_and_norm(run: Trace, layer: int, head: int | str = ALL_HEADS) ->
     Both maps share one colour range, 0 to the larger maximum. For all heads they are Attn-W and
     Attn-N, for one head α and ‖αf(x)‖. Raises ValueError for a layer or head out of range.
     """
+    layer, head = _numbers(run, layer, head)
     maps = [_measured(run, measure, layer, head) for measure in MEASURES]
     maps = [m / m.sum(dim=-1, keepdim=True) for m in maps]
     vmax = max(float(m.max()) for m in maps)
@@ -60,9 +63,8 @@ def draw_stage(run: Trace, stage: str, layer: int) -> Figure:
 
     Raises ValueError for a stage that this run does not have or a layer out of range.
     """
-    values = stage_map(run, stage)
-    _check("layer", layer, len(values))
-    values, ratios = values[layer - 1], mixing_ratio(run, stage)[layer - 1]
+    layer, _ = _numbers(run, layer)
+    values, ratios = stage_map(run, stage)[layer - 1], mixing_ratio(run, stage)[layer - 1]
     figure, (left, right) = _map_and_bars(run)
     title = f"{stage}, layer {layer}"
     shares = values / values.sum(dim=-1, keepdim=True)
@@ -76,10 +78,10 @@ def residual_of(run: Trace, stage: str, residual: str):
     """The residual for `rollout` and `flow`: a number, or (L, T), out of a name in RESIDUALS.
 
     It is 0 for the stages that hold the residual in their map. Measured is 1 minus the mixing
-    ratio of the last stage that the run has. Raises ValueError for an unknown name.
+    ratio of the last stage that the run has. Raises ValueError for an unknown name or stage.
     """
-    if residual not in RESIDUALS:
-        raise ValueError(f"residual {residual!r} is unknown; choose from: {', '.join(RESIDUALS)}.")
+    check_stage(run, stage)
+    check_choice("residual", residual, RESIDUALS)
     if stage.startswith("AttnRes") or residual == "none":
         return 0.0
     return 0.5 if residual == RESIDUALS[0] else 1 - mixing_ratio(run, run.stages[-1])
@@ -91,13 +93,12 @@ def draw_rollout(run: Trace, stage: str, residual: str, layer: int, query: int) 
     Raises ValueError for an unknown stage or residual, and a layer or query out of range.
     """
     maps = stage_map(_self_attention(run), stage)
-    _check("layer", layer, len(maps))
-    _check("query", query, len(run.tokens))
+    layer, query = _numbers(run, layer)[0], check_index("query", query, len(run.tokens), 1) + 1
     values = rollout(maps, residual_of(run, stage, residual))[layer - 1]
     figure, (left, right) = _map_and_bars(run)
     title = f"Rollout over {stage}, after layer {layer}"
     plots.heatmap(values, run.tokens, title=title, label="share of the input", ax=left)
-    title = f"Query {query}: {run.tokens[query - 1]}"
+    title = f"Query {query}: {short(run.tokens[query - 1])}"
     row = values[query - 1]
     plots.token_bars(
         row, run.tokens, title=title, label="share", vmax=float(row.max()) * 1.05, ax=right
@@ -112,8 +113,7 @@ def draw_flow(run: Trace, stage: str, residual: str, layer: int, query: int) -> 
     or residual, and a layer or query out of range.
     """
     maps = stage_map(_self_attention(run), stage)
-    _check("layer", layer, len(maps))
-    _check("query", query, len(run.tokens))
+    layer, query = _numbers(run, layer)[0], check_index("query", query, len(run.tokens), 1) + 1
     kept = residual_of(run, stage, residual)
     rows = {
         "Rollout": rollout(maps, kept)[layer - 1, query - 1],
@@ -122,8 +122,9 @@ def draw_flow(run: Trace, stage: str, residual: str, layer: int, query: int) -> 
     vmax = max(float(row.max()) for row in rows.values())
     size = (10, 1.8 + 0.24 * len(run.tokens))
     figure, axes = plt.subplots(1, 2, figsize=size, layout="constrained")
+    token = short(run.tokens[query - 1])
     for ax, (name, row) in zip(axes, rows.items(), strict=True):
-        title = f"{name} over {stage}, layer {layer}, query {query}: {run.tokens[query - 1]}"
+        title = f"{name} over {stage}, layer {layer}, query {query}: {token}"
         plots.token_bars(row, run.tokens, title=title, label="share", vmax=vmax, ax=ax)
     return figure
 
@@ -145,6 +146,7 @@ def draw_alignment(
     link outside them, a layer or head out of range, or another measure or setting.
     """
     _check_pair(run, pair)
+    layer, head = _numbers(run, layer, head)
     scores = _measured(run, measure, layer, head), run.tokens, run.keys, setting
     by_word = score_words(*scores)
     shares = by_word / by_word.sum(dim=-1, keepdim=True)
@@ -159,7 +161,11 @@ def draw_alignment(
         ax=ax,
     )
     plots.links(ax, align(*scores), pair.gold)
-    ax.set_ylabel(f"target word ({'written by' if setting == 'AWO' else 'fed to'} the row)")
+    side = "written by" if setting == "AWO" else "fed to"
+    few = len(by_word) < 7  # then the axis is shorter than the label in one line
+    ax.set_ylabel(f"target word{chr(10) if few else ' '}({side} the row)")
+    if few:
+        ax.figure.draw_without_rendering()  # with much above so small a map, one layout is not enough
     return ax.figure
 
 
@@ -216,7 +222,7 @@ def _words_of(pieces: list[str]) -> list[str]:
     found: dict[int, str] = {}
     for piece, number in zip(pieces, word_of(pieces), strict=True):
         if number is not None:
-            found[number] = found.get(number, "") + piece.lstrip("▁")
+            found[number] = found.get(number, "") + piece.lstrip("▁Ġ")
     return list(found.values())
 
 
@@ -224,29 +230,20 @@ def _head_name(head: int | str) -> str:
     return head if head == ALL_HEADS else f"head {head}"
 
 
+def _numbers(run: Trace, layer: int, head: int | str = ALL_HEADS) -> tuple[int, int | str]:
+    """Layer and head, counted from 1, if the run has them."""
+    check_run(run)
+    _, heads = run.attention.shape[:2]
+    layer = check_index("layer", layer, len(run.blocks), 1) + 1
+    if isinstance(head, str) and head == ALL_HEADS:
+        return layer, head
+    return layer, check_index(f'head, if not "{ALL_HEADS}",', head, heads, 1) + 1
+
+
 def _measured(run: Trace, measure: str, layer: int, head: int | str):
     """Weights or norms of one layer and one head, or of all heads together: (T, S)."""
-    check_run(run)
-    if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}.")
-    if measure == "weight":
-        return _pick(run.attention, stage_map(run, "Attn-W"), layer, head)
-    return _pick(weighted_norms(run), stage_map(run, "Attn-N"), layer, head)
-
-
-def _pick(by_head, combined, layer: int, head: int | str):
-    """One map, (T, S), out of (L, H, T, S) or, for all heads, out of (L, T, S)."""
-    _check("layer", layer, len(by_head))
+    check_choice("measure", measure, MEASURES)
+    weight = measure == MEASURES[0]
     if head == ALL_HEADS:
-        return combined[layer - 1]
-    _check("head", head, by_head.shape[1])
-    return by_head[layer - 1, head - 1]
-
-
-def _check(name: str, number: int, largest: int) -> None:
-    try:
-        fits = not isinstance(number, bool) and 1 <= operator.index(number) <= largest
-    except TypeError:
-        fits = False
-    if not fits:
-        raise ValueError(f"{name} must be a whole number from 1 to {largest}, got {number!r}.")
+        return stage_map(run, "Attn-W" if weight else "Attn-N")[layer - 1]
+    return (run.attention if weight else weighted_norms(run))[layer - 1, head - 1]

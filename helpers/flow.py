@@ -5,12 +5,12 @@ multiplies along every path and adds up; flow asks for the most that fits throug
 """
 
 from itertools import product
-from operator import index
 
 import igraph
 import torch
 from torch import Tensor
 
+from helpers.arguments import check_choice, check_index
 from helpers.progress import progress
 from helpers.rollout import check_maps, with_residual
 
@@ -34,9 +34,10 @@ def flow(
     query that does not exist.
     """
     maps = check_maps(maps)
+    check_choice("normalize", normalize, (True, False))
     L, T, _ = maps.shape
-    top = _check_index("layer", layer, L) + 1
-    queries = range(T) if query is None else [_check_index("query", query, T)]
+    top = check_index("layer", layer, L) + 1
+    queries = range(T) if query is None else [check_index("query", query, T)]
     # Nothing above the layer can be reached from it, so those pipes are not built.
     A = with_residual(maps.detach().cpu().double(), residual)[:top]
     n, i, j = A.nonzero(as_tuple=True)
@@ -52,16 +53,3 @@ def flow(
     if normalize:
         values = values / values.sum(dim=-1, keepdim=True)
     return values.to(maps) if query is None else values[0].to(maps)
-
-
-def _check_index(name: str, value: int, size: int) -> int:
-    """The index counted from 0, or a ValueError that names the argument."""
-    try:
-        if not isinstance(value, bool) and -size <= index(value) < size:
-            return index(value) % size
-    except TypeError:
-        pass
-    raise ValueError(
-        f"{name} must be an integer from {-size} to {size - 1}, got {value!r}; {name} counts from "
-        "0, negative numbers from the end."
-    )

@@ -49,9 +49,11 @@ def load_model(name: str | Path = DEFAULT) -> Model:
     with _silence():
         try:
             config = AutoConfig.from_pretrained(source)
+            config.chunk_size_feed_forward = 0  # it saves memory, and hides tensors from trace
             tokenizer = AutoTokenizer.from_pretrained(source)
             network, report = _network_class(config).from_pretrained(
                 source,
+                config=config,
                 attn_implementation="eager",
                 dtype=torch.float32,
                 output_loading_info=True,

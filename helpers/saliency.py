@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
 from helpers import anatomy
+from helpers.arguments import check_choice, check_index, real_array, shown
 from helpers.encode import encode
 from helpers.models import Model, check_model
 from helpers.parts import values
-from helpers.trace import Block, check_network, trace
+from helpers.trace import Block, check_network, check_weights, trace
 
 Score = Callable[[ModelOutput], Tensor]  # the output for one text, batch axis 1 → one number
 TOKENS = 1024  # at most so many in one pass, which bounds the memory
@@ -54,7 +55,7 @@ def blank_out(
         for rows in texts.split(max(1, TOKENS // len(ids))):
             batch = {name: tensor.repeat(len(rows), 1) for name, tensor in inputs.items()}
             output = model.network(**batch | {"input_ids": rows})
-            scores += [_value(score, _one(output, n)) for n in range(len(rows))]
+            scores += [_value(model, score, _one(output, n)) for n in range(len(rows))]
     whole, *without = scores
     return (torch.stack(without) - whole).abs().masked_fill(skipped, torch.nan)
 
@@ -73,6 +74,8 @@ def input_gradients(
     Raises ValueError as `trace` does, and for an encoder-decoder, a score that is not one finite
     number or does not depend on the embeddings, and a gradient that is not finite.
     """
+    for name, flag in (("times_input", times_input), ("length", length)):
+        check_choice(name, flag, (True, False))
     if times_input and length:
         raise ValueError("times_input and length exclude each other; choose one.")
     inputs = _inputs(model, text, score)
@@ -84,7 +87,7 @@ def input_gradients(
 
     table = model.network.get_input_embeddings()
     with torch.enable_grad(), table.register_forward_hook(start_here):
-        value = _value(score, model.network(**inputs))
+        value = _value(model, score, model.network(**inputs))
     x, gradient = seen[0], None
     if value.requires_grad:
         (gradient,) = torch.autograd.grad(value, x, allow_unused=True)
@@ -132,10 +135,7 @@ def rank_correlation(a: Sequence[float] | Tensor, b: Sequence[float] | Tensor) -
     Only positions finite in both count. NaN, which means missing, where fewer than 3 are left or
     one side is constant there. Raises ValueError unless both are vectors of one length.
     """
-    a, b = (
-        v.detach().cpu().double().numpy() if isinstance(v, Tensor) else np.asarray(v, dtype=float)
-        for v in (a, b)
-    )
+    a, b = (real_array(name, v) for name, v in (("a", a), ("b", b)))
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"a and b must be vectors of one length, got {a.shape} and {b.shape}.")
     both = np.isfinite(a) & np.isfinite(b)
@@ -176,7 +176,7 @@ def _blank(model: Model, blank: str | int | None) -> int:
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     if not whole or not 0 <= number < table.num_embeddings:
         raise ValueError(
-            f"blank {blank!r} is no token of this model; give one of its vocabulary, or its number "
+            f"blank {shown(blank)} is no token of this model; give one of its vocabulary, or its number "
             f"below {table.num_embeddings}{''.join(f', or {token!r}' for token in known)}."
         )
     return int(number)
@@ -189,17 +189,11 @@ def _excluded(model: Model, ids: Tensor, exclude: int | Sequence[int] | None) ->
         return ids == (-1 if mask is None else mask)
     T, found = len(ids), torch.zeros_like(ids, dtype=torch.bool)
     for position in exclude if isinstance(exclude, list | tuple | range | set) else [exclude]:
-        whole = isinstance(position, Integral) and not isinstance(position, bool)
-        if not whole or not -T <= position < T:
-            raise ValueError(
-                f"exclude must be positions of this text, whole numbers from 0 to {T - 1} or "
-                f"negative from the end, got {position!r}."
-            )
-        found[position] = True
+        found[check_index("exclude, each position of it,", position, T)] = True
     return found
 
 
-def _value(score: Score, output: ModelOutput) -> Tensor:
+def _value(model: Model, score: Score, output: ModelOutput) -> Tensor:
     """What the score says, if it is one finite number: ()."""
     value = score(output)
     got = type(value).__name__
@@ -208,6 +202,7 @@ def _value(score: Score, output: ModelOutput) -> Tensor:
         if value.numel() == 1 and value.is_floating_point():
             if value.isfinite():
                 return value.reshape(())
+            check_weights(model)
             got = f"{value.item()}"
     raise ValueError(
         f"score must return one finite number, a float tensor of one element, got {got}."

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from helpers import anatomy, parts
+from helpers.arguments import shown
 from helpers.models import Model, check_model
-from helpers.trace import STAGES, Block, Trace, check_run
+from helpers.trace import STAGES, Block, Trace, check_run, check_weights
 
 
 def transformed_norms(run: Trace) -> Tensor:
@@ -108,9 +109,11 @@ def expansion_rate(model: Model, attention: anatomy.Attention | None = None) -> 
 
     All heads as one (D+1)×(D+1) map, [[Σ_h W_V W_O, 0], [Σ_h b_V W_O + b_O, 1]]; its Frobenius
     norm over sqrt(D+1) (K21). 1 means that a vector keeps its length on average. `attention` chooses
-    the blocks of an encoder-decoder, as in `trace`.
+    the blocks of an encoder-decoder, as in `trace`. Raises ValueError for weights that are NaN or
+    infinite.
     """
     check_model(model)
+    check_weights(model)
     rates = []
     for part in anatomy.blocks(model.network, attention):
         W = torch.einsum("hde,hek->dk", part.W_V, part.W_O)
@@ -127,7 +130,7 @@ def check_stage(run: Trace, stage: str) -> None:
         names = {name.lower(): name for name in STAGES}
         near = difflib.get_close_matches(str(stage).lower(), names, n=1, cutoff=0.5)
         guess = f"; did you mean {names[near[0]]!r}?" if near else "."
-        raise ValueError(f"stage {stage!r} is unknown{guess} Stages: {', '.join(STAGES)}.")
+        raise ValueError(f"stage {shown(stage)} is unknown{guess} Stages: {', '.join(STAGES)}.")
     if stage not in run.stages:
         raise ValueError(
             f"stage {stage!r} does not exist {_reason(run)}; this run has: {', '.join(run.stages)}."

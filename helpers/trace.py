@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from helpers import anatomy
-from helpers.encode import encode
+from helpers.encode import encode, readable
 from helpers.models import Model, check_model
 
 STAGES = ("Attn-W", "Attn-N", "AttnRes-W", "AttnRes-N", "AttnResLn-N")
@@ -46,7 +47,7 @@ class Block:
 class Trace:
     """One text in one model: L layers, H heads, T queries, S keys (S = T in self-attention)."""
 
-    tokens: list[str]  # T queries; of a decoder the tokens fed in, the start symbol first
+    tokens: list[str]  # T queries, readable; of a decoder those fed in, the start symbol first
     keys: list[str]  # S keys
     ids: list[int]  # the numbers of `tokens` in the vocabulary
     attention: Tensor  # (L, H, T, S), rows sum to 1
@@ -81,9 +82,9 @@ def trace(
     detached, float32, without a batch axis.
 
     Raises TypeError for a text that is no string, and ValueError in one sentence for a text that
-    is empty or over the model's maximum, for an architecture that is not supported, for an
-    encoder-decoder without a target, for a network in training mode, and where the model returns
-    no attentions or numbers that are not finite.
+    is empty or over the model's maximum or has a token without an embedding, for an architecture
+    that is not supported, for an encoder-decoder without a target, for a network in training mode
+    or with other than eager attention, and for numbers that are not finite.
     """
     check_model(model)
     anatomy.check_family(model.network)
@@ -98,6 +99,7 @@ def read(
     attention = anatomy.which(model.network, attention)
     parts = anatomy.blocks(model.network, attention)
     check_network(model)
+    _check_code(model.network)
     seen: dict[anatomy.Tap, list[Tensor]] = {tap: [] for part in parts for tap in _taps(part)}
     with ExitStack() as hooks, torch.no_grad():
         for tap in seen:
@@ -108,11 +110,10 @@ def read(
     if not all(tensor.isfinite().all() for tensor in (weights, *chain(*seen.values()))):
         raise ValueError("The model's layers give NaN or infinite numbers; check its weights.")
     source = inputs["input_ids"][0].tolist()
-    ids = source if attention in (None, "encoder") else inputs["decoder_input_ids"][0].tolist()
-    tokens, keys = (
-        model.tokenizer.convert_ids_to_tokens(numbers)
-        for numbers in (ids, source if attention == "cross" else ids)
-    )
+    fed = attention in ("cross", "decoder")
+    ids = inputs["decoder_input_ids"][0].tolist() if fed else source
+    tokens = readable(model.tokenizer, ids, of_target=fed)
+    keys = readable(model.tokenizer, source) if attention == "cross" else list(tokens)
     blocks = [_block(part, alpha, seen) for part, alpha in zip(parts, weights, strict=True)]
     if attention == "cross":
         stages = STAGES[:2]
@@ -133,6 +134,32 @@ def check_network(model: Model) -> None:
             "model.network is in training mode, where dropout changes every output at random; "
             "call model.network.eval() first."
         )
+
+
+def _check_code(network: PreTrainedModel) -> None:
+    """Raise ValueError, naming the remedy, unless all layers can be read in one plain pass."""
+    code = network.base_model.config._attn_implementation
+    if code != "eager":
+        raise ValueError(
+            f"model.network computes attention with {code!r}, which does not show its weights; load "
+            'it with load_model, or with attn_implementation="eager".'
+        )
+    chunk = max(getattr(module, "chunk_size_feed_forward", 0) for module in network.modules())
+    if chunk:
+        raise ValueError(
+            f"model.network runs its feed-forward networks with chunk_size_feed_forward={chunk}, so "
+            "that no whole tensor passes the LayerNorm after them; load it with load_model, or with "
+            "chunk_size_feed_forward=0."
+        )
+
+
+def check_weights(model: Model) -> None:
+    """Raise ValueError, naming the first, if weights of the network are NaN or infinite."""
+    for name, weight in model.network.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(
+                f"model.network has NaN or infinite weights, first in {name}; load it again."
+            )
 
 
 def check_run(run: Trace) -> None:
@@ -182,9 +209,11 @@ def _attention(output, attention: anatomy.Attention | None, layers: int) -> Tens
 def _block(
     part: anatomy.Anatomy, attention: Tensor, seen: dict[anatomy.Tap, list[Tensor]]
 ) -> Block:
-    norm, second, inner = part.norm, part.second_norm, part.inner_norm
+    inner = part.inner_norm
     # Layers that share their weights pass the same place again, in the order of the layers.
     here = {tap: seen[tap].pop(0) for tap in _taps(part)}
+    gamma, beta, eps = _affine(part.norm, part.b_O)
+    second_gamma, _, second_eps = _affine(part.second_norm, part.b_O)
     output = here[part.output]
     return Block(
         attention=attention,
@@ -194,13 +223,24 @@ def _block(
         b_V=part.b_V,
         W_O=part.W_O,
         b_O=part.b_O,
-        gamma=None if norm is None else norm.weight.detach(),
-        beta=None if norm is None else norm.bias.detach(),
-        eps=None if norm is None else norm.eps,
+        gamma=gamma,
+        beta=beta,
+        eps=eps,
         output=output + here[part.residual] if part.parallel else output,
-        before_second_norm=None if second is None else here[second, "input"],
-        second_gamma=None if second is None else second.weight.detach(),
-        second_eps=None if second is None else second.eps,
+        before_second_norm=here.get((part.second_norm, "input")),
+        second_gamma=second_gamma,
+        second_eps=second_eps,
         inner_gamma=None if inner is None else 1 + inner.weight.detach(),
         inner_eps=None if inner is None else inner.eps,
     )
+
+
+def _affine(
+    norm: nn.LayerNorm | None, bias: Tensor
+) -> tuple[Tensor | None, Tensor | None, float | None]:
+    """γ, β and eps of a LayerNorm; where it has no γ or β, as if they were 1 or 0."""
+    if norm is None:
+        return None, None, None
+    gamma = torch.ones_like(bias) if norm.weight is None else norm.weight.detach()
+    beta = torch.zeros_like(bias) if norm.bias is None else norm.bias.detach()
+    return gamma, beta, norm.eps

@@ -139,15 +139,17 @@ def _board(model: Model, text: str, draw: Callable[..., Figure], controls: dict)
 def _assemble(subject: widgets.Widget, traced: Callable, draw: Callable, controls: dict):
     """What is looked at on top, then the controls, then the picture `draw(traced(subject))`."""
     run_of = lru_cache(maxsize=8)(traced)
+    figure = None
 
     def show(subject, **values) -> None:
+        nonlocal figure
         try:
             figure = draw(run_of(subject), **values)
         except ValueError as error:
-            print(error)
-            return
-        display(figure)
-        plt.close(figure)
+            print(error)  # above the last picture, which stays
+        if figure is not None:
+            display(figure)
+            plt.close(figure)
 
     subject.layout.width = "95%"
     picture = widgets.interactive_output(show, {"subject": subject, **controls})

@@ -8,6 +8,8 @@ import tempfile
 # this machine.
 _EMPTY_CACHE = tempfile.TemporaryDirectory(prefix="no-models-")
 os.environ["HF_HUB_CACHE"] = _EMPTY_CACHE.name
+# hypothesis would keep notes in the clone, and let what it finds depend on them.
+os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = _EMPTY_CACHE.name
 
 import matplotlib
 
@@ -17,10 +19,14 @@ import matplotlib.pyplot as plt
 import pytest
 import reference
 import torch
+from hypothesis import settings
 from tiny_models import FAMILIES, randomise, save
 
 from helpers import load_model, trace
 
+# Every run of the tests tries the same examples.
+settings.register_profile("course", derandomize=True, deadline=None, database=None)
+settings.load_profile("course")
 torch.set_num_threads(1)  # several test processes share the cores
 SENTENCE = "The keys to the cabinet, which was locked yesterday, are on the table. She saw them."
 

@@ -17,7 +17,7 @@ from helpers.alignment import (
     words,
 )
 
-fixed = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+fixed = settings(max_examples=60)
 close = torch.testing.assert_close
 
 
@@ -52,7 +52,7 @@ def test_a_text_without_words(text):
 
 @pytest.mark.parametrize("text", [None, 3, ["The", "keys"], b"keys"])
 def test_words_of_what_is_no_text(text):
-    with pytest.raises(TypeError, match="^text must be one string, got .*; pass one sentence"):
+    with pytest.raises(TypeError, match="^text must be one string, got "):
         words(text)
 
 
@@ -692,11 +692,11 @@ def test_bad_runs_are_named_in_one_sentence(change, words):
 @pytest.mark.parametrize(
     ("target", "source", "words"),
     [
-        ([0, 2, 2, 3], SOURCE, ["words must be numbered", "[0, 2, 2, 3]"]),
-        ([1, 1, 2, 2], SOURCE, ["words must be numbered"]),
-        (TARGET, [0, 1, 1, 3, None], ["words must be numbered", "None"]),
+        ([0, 2, 2, 3], SOURCE, ["target_word must be", "0, 1, 2", "[0, 2, 2, 3]"]),
+        ([1, 1, 2, 2], SOURCE, ["target_word must be", "0, 1, 2"]),
+        (TARGET, [0, 1, 1, 3, None], ["source_word must be", "None"]),
         (TARGET, SOURCE[:-1], ["scores", "(T, S) = (4, 4)", "(4, 5)"]),
-        (TARGET[1:], SOURCE, ["scores", "(T, S) = (3, 5)", "(4, 5)"]),
+        (TARGET[:-1], SOURCE, ["scores", "(T, S) = (3, 5)", "(4, 5)"]),
     ],
 )
 def test_words_that_do_not_fit_the_scores(target, source, words):
@@ -706,5 +706,5 @@ def test_words_that_do_not_fit_the_scores(target, source, words):
 
 
 def test_pieces_that_are_no_list():
-    with pytest.raises(ValueError, match="^pieces must be a list of strings, got ▁the.$"):
+    with pytest.raises(ValueError, match="^pieces must be a list of strings, got '▁the'.$"):
         word_of("▁the")

@@ -122,13 +122,21 @@ def test_a_pair_without_links_and_with_odd_words(model, recwarn):
     plt.close(figure)
 
 
+def test_words_of_a_byte_level_vocabulary_are_those_of_the_pair(tiny):
+    pair = corpus.AlignedPair("sie sah é 你", "the keys you saw", Gold(frozenset(), frozenset()))
+    run = trace(tiny("bart"), pair.source, target=pair.target)
+    figure = figures.draw_alignment(run, pair, 1)
+    assert len(figure.axes[0].get_xticklabels()) == 5
+    plt.close(figure)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"layer": 0}, "layer must be a whole number from 1 to 6"),
         ({"layer": 7}, "layer must be"),
-        ({"layer": 1, "head": 9}, "head must be a whole number from 1 to 8"),
-        ({"layer": 1, "measure": "norms"}, "measure must be one of weight, norm, got 'norms'"),
+        ({"layer": 1, "head": 9}, 'head, if not "all heads", must be a whole number from 1 to 8'),
+        ({"layer": 1, "measure": "norms"}, 'measure must be "weight" or "norm", got .norms.'),
         ({"layer": 1, "setting": "OWA"}, "setting must be"),
     ],
 )
@@ -224,7 +232,9 @@ def test_gold_made_by_hand_and_words_by_mask():
         with pytest.raises(ValueError, match="^gold must be"):
             alignment_error_rate([{(0, 0)}], [gold])
     for masks in (([False, False, True], [0, 1]), ([0, 0, 1], [True, False])):
-        with pytest.raises(ValueError, match="^words must be numbered"):
+        with pytest.raises(
+            ValueError, match="^(target|source)_word must be a list of word numbers"
+        ):
             to_words(torch.rand(3, 2), *masks)
     with pytest.raises(ValueError, match="is not a file"):
         read_gold("1-1 " * 3000, one_indexed=True)

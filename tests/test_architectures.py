@@ -6,6 +6,7 @@ largest value. In float32 3e-7 was seen; 2e-6 is allowed, for other processors.
 """
 
 import copy
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from helpers import (
     STAGES,
     Model,
     anatomy,
+    blank_out,
     expansion_rate,
     flow,
     globenc,
@@ -67,7 +69,7 @@ CASES = {
     if (name, kind) in TABLE or (name.partition(",")[0], kind) in TABLE
 }
 FAMILIES = sorted(anatomy.FAMILIES)
-TWO_SIDED = ("bart", "marian", "t5")
+TWO_SIDED = ("bart", "marian", "mt5", "t5")
 ONE_TEXT = [family for family in FAMILIES if family not in TWO_SIDED]
 
 
@@ -327,7 +329,7 @@ def test_the_error_notices_what_is_wrong(run):
         assert reconstruction_error(changed).max() > 1e-3, name
 
 
-WITHOUT_BIAS = {"t5": "VO", "llama, no biases": "VO", "mistral": "VO", "qwen2": "O"}
+WITHOUT_BIAS = {"t5": "VO", "mt5": "VO", "llama, no biases": "VO", "mistral": "VO", "qwen2": "O"}
 
 
 def test_biases_are_there_or_count_as_zero(case, run):
@@ -389,10 +391,12 @@ HEADS = {
     "marian": ("MarianModel", "MarianForCausalLM"),
     "mistral": ("MistralForCausalLM", "MistralForTokenClassification"),
     "modernbert": ("ModernBertForMaskedLM", "ModernBertForSequenceClassification"),
+    "mt5": ("MT5Model", "MT5EncoderModel", "MT5ForSequenceClassification"),
     "opt": ("OPTForCausalLM", "OPTForSequenceClassification"),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2ForSequenceClassification"),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3ForQuestionAnswering"),
     "roberta": ("RobertaForMaskedLM", "RobertaForTokenClassification"),
+    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3ForTokenClassification"),
     "t5": ("T5Model", "T5ForSequenceClassification", "T5EncoderModel", "T5ForTokenClassification"),
     "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification"),
 }
@@ -462,13 +466,14 @@ def test_a_pair_in_an_encoder_decoder_is_refused(tiny, family):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("family", ["albert", "gpt_neox", "llama", "t5"])
+@pytest.mark.parametrize("family", ["albert", "bert", "gpt2", "gpt_neox", "llama", "roberta", "t5"])
 def test_padding_and_truncation_of_the_folder_s_tokenizer_never_act(tmp_path, tiny, family, side):
     plain = tiny(family)
     plain.network.save_pretrained(tmp_path)
     words = copy.deepcopy(plain.tokenizer)
     words.backend_tokenizer.enable_padding(length=30, direction=side)
     words.backend_tokenizer.enable_truncation(3)
+    words.model_max_length = 3
     words.padding_side = side
     words.save_pretrained(tmp_path)
     assert '"Fixed":30' in re.sub(r"\s", "", (tmp_path / "tokenizer.json").read_text())
@@ -516,20 +521,136 @@ def test_a_network_that_returns_no_attention_is_refused(tiny, family):
     assert torch.equal(trace(own, TEXT, target=target).attention, expected.attention)
 
 
+@pytest.mark.parametrize("name", ["flash_attention_2", "flex_attention", "my_own"])
+@pytest.mark.parametrize("family", ["bert", "llama", "t5"])
+def test_no_other_attention_code_is_read(monkeypatch, tiny, family, name):
+    """What it would need is not asked for: such a network is refused before it runs."""
+    network = copy.deepcopy(tiny(family).network)
+    monkeypatch.setattr(network.base_model.config, "_attn_implementation_internal", name)
+    monkeypatch.setattr(network.base_model, "forward", None)
+    own = Model("own", network, tiny(family).tokenizer)
+    text = _message(ValueError, trace, own, TEXT, target=_target(own))
+    assert repr(name) in text and "load_model" in text and 'attn_implementation="eager"' in text
+    assert repr(name) in _message(ValueError, value_zeroing, own, TEXT)
+
+
+def _folder_that_asks_for(tmp_path, model: Model, **settings):
+    model.network.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["sdpa", "flash_attention_2", "flex_attention", "my_own"])
+@pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
+def test_a_folder_that_asks_for_other_attention_code_loads_eager(tmp_path, tiny, family, name):
+    plain, asked = tiny(family), {"attn_implementation": name, "_attn_implementation": name}
+    model = load_model(_folder_that_asks_for(tmp_path, plain, **asked))
+    modules = [m for m in model.network.modules() if isinstance(m, transformers.PreTrainedModel)]
+    assert {module.config._attn_implementation for module in modules} == {"eager"}
+    expected = trace(plain, TEXT, target=_target(plain))
+    assert torch.equal(trace(model, TEXT, target=_target(model)).attention, expected.attention)
+
+
+# --- settings that save memory or leave weights out -------------------------------------------
+
+
+CHUNKED = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
+
+
+@pytest.mark.parametrize("family", CHUNKED)
+def test_a_feed_forward_network_in_chunks(tmp_path, tiny, family):
+    """load_model puts it together again; a network of one's own is refused."""
+    plain = tiny(family)
+    folder = _folder_that_asks_for(tmp_path, plain, chunk_size_feed_forward=1)
+    run, expected = trace(load_model(folder), TEXT), trace(plain, TEXT)
+    assert reconstruction_error(run).max() < TOLERANCE
+    for stage in STAGES:
+        assert torch.equal(stage_map(run, stage), stage_map(expected, stage))
+    assert torch.equal(globenc(run), globenc(expected))
+    network = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    for function in (trace, value_zeroing):
+        text = _message(ValueError, function, Model("own", network, plain.tokenizer), TEXT)
+        assert "chunk_size_feed_forward=1" in text and "chunk_size_feed_forward=0" in text
+
+
+@pytest.mark.parametrize("name", ["opt", "opt, post-LN"])
+def test_norms_without_weights_do_as_if_they_were_one_and_zero(tiny, name):
+    model = tiny(name)
+    config = copy.deepcopy(model.network.config)
+    config.layer_norm_elementwise_affine = False
+    bare = type(model.network)._from_config(config, attn_implementation="eager").eval()
+    same = copy.deepcopy(model.network)
+    bare.load_state_dict(same.state_dict(), strict=False)
+    for module in same.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            torch.nn.init.ones_(module.weight)
+            torch.nn.init.zeros_(module.bias)
+    bare, same = (Model("own", network, model.tokenizer) for network in (bare, same))
+    run, expected = trace(bare, TEXT), trace(same, TEXT)
+    assert run.stages == expected.stages
+    assert reconstruction_error(run).max() < TOLERANCE
+    for stage in run.stages:
+        _close(stage_map(run, stage), stage_map(expected, stage))
+        _close(mixing_ratio(run, stage), mixing_ratio(expected, stage))
+    if run.blocks[0].gamma is not None:
+        _close(globenc(run), globenc(expected))
+    _close(value_zeroing(bare, "she"), value_zeroing(same, "she"))
+
+
 # --- families that are not supported ----------------------------------------------------------
 
+_SMALL = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
+_SMALL |= {"intermediate_size": 8, "pad_token_id": 0}
+_GROUPS = _SMALL | {"num_key_value_heads": 2}
+_LIKE_T5 = {"num_layers": 1, "num_decoder_layers": 1, "num_heads": 2}
+_LIKE_T5 |= {"d_model": 8, "d_kv": 4, "d_ff": 8}
+_LIKE_BART = {"encoder_layers": 1, "decoder_layers": 1}
+_LIKE_BART |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "d_model": 8}
+_LIKE_BART |= {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "max_position_embeddings": 16}
+_IMAGE = {"image_size": 4, "patch_size": 2}
 UNSUPPORTED = {
-    "deberta-v2": {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8},
-    "mpnet": {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8},
-    "xlnet": {"n_layer": 1, "n_head": 2, "d_inner": 8},
+    "big_bird": _SMALL,
+    "bloom": {"hidden_size": 8, "n_layer": 1, "n_head": 2},
+    "deberta": _SMALL,
+    "deberta-v2": _SMALL,
+    "falcon": _SMALL,
+    "funnel": {"architectures": ["FunnelModel"], "num_decoder_layers": 1, "block_sizes": [1]}
+    | {"block_repeats": [1], "d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8},
+    "gemma3": {
+        "text_config": _GROUPS | {"vocab_size": 80, "head_dim": 4},
+        "vision_config": _SMALL | _IMAGE,
+        "mm_tokens_per_image": 4,
+    },
+    "gptj": {"n_embd": 8, "n_layer": 1, "n_head": 2, "rotary_dim": 2},
+    "longformer": _SMALL | {"attention_window": [2]},
+    "longt5": _LIKE_T5,
+    "m2m_100": _LIKE_BART,
+    "mbart": _LIKE_BART,
+    "mixtral": _GROUPS | {"num_local_experts": 2},
+    "mpnet": _SMALL,
+    "mpt": {"d_model": 8, "n_layers": 1, "n_heads": 2},
+    "olmo2": _GROUPS,
+    "pegasus": _LIKE_BART,
+    "phi": _SMALL,
+    "phi3": _GROUPS,
+    "qwen2_moe": _GROUPS
+    | {"num_experts": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8},
+    "roberta-prelayernorm": _SMALL,
+    "umt5": _LIKE_T5,
+    "vit": _SMALL | _IMAGE,
+    "xlm-roberta-xl": _SMALL,
+    "xlnet": {"n_layer": 1, "n_head": 2, "d_model": 8, "d_inner": 8},
 }
 
 
 @pytest.mark.parametrize("family", UNSUPPORTED)
 def test_an_unsupported_family_is_refused_by_name_with_the_list(tmp_path, family):
     words = tiny_models.tokenizer("distilbert")
-    size = "d_model" if family == "xlnet" else "hidden_size"
-    settings = UNSUPPORTED[family] | {size: 8, "vocab_size": len(words)}
+    settings = UNSUPPORTED[family]
+    if family not in ("gemma3", "vit"):
+        settings = settings | {"vocab_size": len(words)}
     network = transformers.AutoModel.from_config(
         transformers.AutoConfig.for_model(family, **settings)
     )
@@ -538,6 +659,7 @@ def test_an_unsupported_family_is_refused_by_name_with_the_list(tmp_path, family
     for model in (load_model(tmp_path), Model("own", network.eval(), words)):
         for function in (
             lambda m: trace(m, "key"),
+            lambda m: trace(m, "key", target="on"),
             expansion_rate,
             lambda m: value_zeroing(m, "key"),
         ):
@@ -545,3 +667,13 @@ def test_an_unsupported_family_is_refused_by_name_with_the_list(tmp_path, family
             assert f"{family!r} is not supported" in text
             assert text.endswith(f"{', '.join(FAMILIES)}.")
     assert family not in README.partition("## Other models")[2].partition("\n## ")[0].split("`")
+
+
+@pytest.mark.parametrize("family", ["funnel", "gptj", "xlnet"])
+def test_what_needs_no_parts_reads_an_unsupported_family_too(family):
+    words = tiny_models.tokenizer("distilbert")
+    settings = UNSUPPORTED[family] | {"vocab_size": len(words)}
+    config = transformers.AutoConfig.for_model(family, **settings)
+    model = Model("own", transformers.AutoModel.from_config(config).eval(), words)
+    moved = blank_out(model, "she saw", lambda output: output[0][..., 0].sum())
+    assert moved.shape == (4,) and moved.isfinite().all() and moved.max() > 0

@@ -1,24 +1,39 @@
 """What people really pass by mistake: each gets one clear sentence, or the right result."""
 
+import copy
+
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors.torch
 import torch
 
 from helpers import (
+    alignment,
+    blank_out,
     checks,
     corpus,
     expansion_rate,
+    figures,
+    flow,
+    globenc,
+    input_gradients,
     load_model,
     mixing_ratio,
+    plots,
     reconstruction_error,
+    rollout,
     stage_map,
     trace,
     transformed_norms,
+    value_zeroing,
     weighted_norms,
     widgets,
 )
+from helpers.alignment import Gold
 from helpers.models import Model
+from helpers.saliency import rank_correlation
 
 
 @pytest.mark.parametrize(
@@ -173,3 +188,187 @@ def test_a_model_without_the_norm_that_lesson_4_is_about(capsys, tiny):
         checks.check_layernorm_part,
     ):
         assert "needs a model with LayerNorm" in said(capsys, check, None, causal, 1)
+
+
+NAN, PAIR = float("nan"), Gold(frozenset({(0, 0)}), frozenset({(0, 0)}))
+ODD = {
+    "None": None,
+    "text": "abc",
+    "list": ["a", "b"],
+    "empty list": [],
+    "nothing in a list": [None],
+    "array": np.ones(9),
+    "array of text": np.array(["a", "b"]),
+    "NaN": NAN,
+    "infinite": float("inf"),
+    "negative": -99,
+    "huge": 10**30,
+    "dictionary": {"a": 1},
+    "wrong shape": torch.ones(9),
+    "empty tensor": torch.zeros(0),
+    "one number": torch.tensor(1.5),
+    "NaN map": torch.full((4, 4), NAN),
+    "complex map": torch.eye(4) + 0j,
+    "sparse map": torch.eye(4).to_sparse(),
+}
+WEAK = ("nothing in a list", "empty list")  # refused by the shape of the scores
+POSITIVE = ("None", "huge", "one number")
+WORDS = (["<pad>", "▁a"], ["▁a"])
+# Each takes one argument, which is named in front of the "=", and refuses all of ODD but these.
+ARGUMENTS = {
+    "run=transformed_norms": (lambda x, r, m: transformed_norms(x), ()),
+    "run=globenc": (lambda x, r, m: globenc(x), ()),
+    "stage=stage_map": (lambda x, r, m: stage_map(r, x), ()),
+    "stage=mixing_ratio": (lambda x, r, m: mixing_ratio(r, x), ()),
+    "model=expansion_rate": (lambda x, r, m: expansion_rate(x), ()),
+    "model=value_zeroing": (lambda x, r, m: value_zeroing(x, "a"), ()),
+    "maps=rollout": (lambda x, r, m: rollout(x), ()),
+    "maps=flow": (lambda x, r, m: flow(x), ()),
+    "residual=rollout": (lambda x, r, m: rollout(stage_map(r, "Attn-W"), x), ()),
+    "layer=flow": (lambda x, r, m: flow(stage_map(r, "Attn-W"), layer=x), ()),
+    "query=flow": (lambda x, r, m: flow(stage_map(r, "Attn-W"), layer=0, query=x), ("None",)),
+    "normalize=flow": (lambda x, r, m: flow(stage_map(r, "Attn-W"), normalize=x), ()),
+    "score=blank_out": (lambda x, r, m: blank_out(m, "a", x), ()),
+    "blank=blank_out": (lambda x, r, m: blank_out(m, "a", len, x), ("None",)),
+    "exclude=blank_out": (
+        lambda x, r, m: blank_out(m, "a", len, exclude=x),
+        ("None", "empty list"),
+    ),
+    "times_input=input_gradients": (lambda x, r, m: input_gradients(m, "a", len, x), ()),
+    "a=rank_correlation": (lambda x, r, m: rank_correlation(x, [1.0, 2]), ()),
+    "path=read_passages": (lambda x, r, m: corpus.read_passages(x), ("None",)),
+    "tokens=categories": (lambda x, r, m: corpus.categories(x), ("list", "empty list")),
+    "ids=frequency_ranks": (lambda x, r, m: corpus.frequency_ranks(m, x), ("empty list",)),
+    "model=frequency_ranks": (lambda x, r, m: corpus.frequency_ranks(x, [1]), ()),
+    "texts=token_table": (lambda x, r, m: corpus.token_table(m, x), ("list", "nothing in a list")),
+    "masked=mixing_table": (lambda x, r, m: corpus.mixing_table(m, ["a"], x), ()),
+    "text=words": (lambda x, r, m: alignment.words(x), ("text",)),
+    "path=read_gold": (lambda x, r, m: alignment.read_gold(x, one_indexed=True), ()),
+    "one_indexed=read_gold": (lambda x, r, m: alignment.read_gold(["1-1"], one_indexed=x), ()),
+    "pieces=word_of": (lambda x, r, m: alignment.word_of(x), ("list", "empty list")),
+    "special=word_of": (lambda x, r, m: alignment.word_of(["a"], x), ("list", "empty list")),
+    "scores=to_words": (lambda x, r, m: alignment.to_words(x, [0, 1], [0, 1]), ()),
+    "target_word=to_words": (lambda x, r, m: alignment.to_words(torch.eye(2), x, [0, 1]), WEAK),
+    "source_word=to_words": (lambda x, r, m: alignment.to_words(torch.eye(2), [0, 1], x), WEAK),
+    "setting=score_words": (lambda x, r, m: alignment.align(torch.ones(2, 1), *WORDS, x), ()),
+    "predicted=alignment_error_rate": (
+        lambda x, r, m: alignment.alignment_error_rate(x, [PAIR]),
+        ("empty list",),
+    ),
+    "gold=alignment_error_rate": (
+        lambda x, r, m: alignment.alignment_error_rate([{(0, 0)}], x),
+        ("empty list",),
+    ),
+    "values=heatmap": (lambda x, r, m: plots.heatmap(x, r.tokens), ()),
+    "queries=heatmap": (lambda x, r, m: plots.heatmap(torch.eye(2), x), ("list", "empty list")),
+    "vmax=heatmap": (lambda x, r, m: plots.heatmap(torch.eye(2), ["a", "b"], vmax=x), POSITIVE),
+    "center=heatmap": (
+        lambda x, r, m: plots.heatmap(torch.eye(2), ["a", "b"], center=x),
+        (*POSITIVE, "negative"),
+    ),
+    "title=heatmap": (lambda x, r, m: plots.heatmap(torch.eye(1), ["a"], title=x), ("text",)),
+    "ax=heatmap": (lambda x, r, m: plots.heatmap(torch.eye(1), ["a"], ax=x), ("None",)),
+    "values=token_bars": (lambda x, r, m: plots.token_bars(x, r.tokens), ()),
+    "vmax=token_bars": (lambda x, r, m: plots.token_bars([1], ["a"], vmax=x), POSITIVE),
+    "capacities=pipes": (lambda x, r, m: plots.pipes(x, r.tokens), ()),
+    "query=pipes": (lambda x, r, m: plots.pipes(torch.ones(1, 1, 1), ["a"], query=x), ("None",)),
+    "result=pipes": (lambda x, r, m: plots.pipes(torch.ones(1, 1, 1), ["a"], result=x), ("None",)),
+    "ax=links": (lambda x, r, m: plots.links(x, set(), PAIR), ()),
+    "table=lines": (lambda x, r, m: plots.lines(x, "a", "b", "c"), ()),
+    "x=lines": (lambda x, r, m: plots.lines(pd.DataFrame({"a": [1]}), x, "a", "a"), ()),
+    "layer=draw_attention": (lambda x, r, m: figures.draw_attention(r, x), ()),
+    "head=draw_attention": (lambda x, r, m: figures.draw_attention(r, 1, x), ()),
+    "stage=draw_stage": (lambda x, r, m: figures.draw_stage(r, x, 1), ()),
+    "residual=draw_rollout": (lambda x, r, m: figures.draw_rollout(r, "Attn-W", x, 1, 1), ()),
+    "query=draw_rollout": (lambda x, r, m: figures.draw_rollout(r, "Attn-W", "none", 1, x), ()),
+    "stage=residual_of": (lambda x, r, m: figures.residual_of(r, x, "none"), ()),
+    "run=residual_of": (lambda x, r, m: figures.residual_of(x, "Attn-W", "none"), ()),
+    "pairs=explore_alignment": (lambda x, r, m: widgets.explore_alignment(m, x), ()),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_odd_arguments_get_one_sentence_that_names_them(tiny, name):
+    model = tiny("bert")
+    run = trace(model, "she saw")
+    function, fine = ARGUMENTS[name]
+    for kind in ODD.keys() - set(fine):
+        with pytest.raises((ValueError, TypeError)) as caught:
+            function(ODD[kind], run, model)
+        text = str(caught.value)
+        assert text.startswith(name.partition("=")[0]), (kind, text)
+        assert "\n" not in text and text.endswith(".") and len(text) < 400, (kind, text)
+        assert "helpers" in str(caught.traceback[-1].path), (kind, text)
+    assert not plt.get_fignums(), "no empty figure is left open"
+
+
+def test_values_without_a_colour_are_named_by_their_place():
+    for wrong in (NAN, float("inf")):
+        values = torch.eye(2)
+        values[0, 1] = wrong
+        for draw in (
+            lambda values: plots.heatmap(values, ["a", "b"]),
+            lambda values: plots.pipes(values[None], ["a", "b"]),
+        ):
+            with pytest.raises(ValueError, match=rf"finite numbers, got {wrong} at .*0, 1\]"):
+                draw(values)
+    assert plots.token_bars([0.5, NAN], ["a", "b"]), "NaN is a bar that was not measured"
+    with pytest.raises(ValueError, match="values must hold finite numbers, got inf"):
+        plots.token_bars([0.5, float("inf")], ["a", "b"])
+    with pytest.raises(ValueError, match="capacities must be from 0 to 1"):
+        plots.pipes([[[2.0]]], ["a"])
+
+
+def test_weights_that_are_no_numbers(tiny):
+    small = tiny("bert")
+    model = Model("broken", copy.deepcopy(small.network), small.tokenizer)
+    with torch.no_grad():
+        model.network.encoder.layer[1].attention.output.dense.weight[0, 0] = NAN
+    for function in (
+        expansion_rate,
+        lambda model: blank_out(model, "she saw", lambda output: output[0].sum()),
+        lambda model: input_gradients(model, "she saw", lambda output: output[0].sum()),
+    ):
+        with pytest.raises(ValueError, match=r"NaN or infinite weights, first in .*layer\.1\."):
+            function(model)
+    for function in (trace, value_zeroing):
+        with pytest.raises(ValueError, match="give NaN or infinite numbers"):
+            function(model, "she saw")
+
+
+def test_files_of_links_from_other_editors_and_places(tmp_path, monkeypatch):
+    file = tmp_path / "gold.txt"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        file.write_bytes("1-1 2p3\n".encode(encoding))
+        with pytest.raises(ValueError, match="not in UTF-8"):
+            alignment.read_gold(file, one_indexed=True)
+    file.write_text("1-1 2p3\n", encoding="utf-8-sig")
+    (gold,) = alignment.read_gold("~/gold.txt", one_indexed=True)
+    assert gold.sure == {(0, 0)} and gold.possible == {(0, 0), (1, 2)}
+
+
+@pytest.mark.parametrize("layer", [6, -7, True, "1", None])
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda run, layer: checks.check_head_weights(None, run, layer, 0),
+        lambda run, layer: checks.check_head_weights(None, run, 0, 2 * layer),
+        lambda run, layer: checks.check_transformed_norms(None, run, layer),
+        lambda run, layer: checks.check_attn_n(None, run, layer),
+        lambda run, layer: checks.check_layernorm_part(None, run, layer),
+        lambda run, layer: checks.check_block_output(None, run, layer),
+        lambda run, layer: checks.check_mixing_ratio(None, run, layer),
+        lambda run, layer: checks.check_flow_matrix(None, torch.eye(3).repeat(6, 1, 1), layer),
+    ],
+)
+def test_a_check_of_a_layer_that_does_not_exist(run, check, layer):
+    if layer is None or isinstance(layer, bool | str):
+        layer = [layer]  # twice a list is a list
+    with pytest.raises(ValueError, match="must be a whole number from 0 to"):
+        check(run, layer)
+
+
+def test_a_check_of_a_rate_that_does_not_exist(minilm):
+    with pytest.raises(ValueError, match="layer must be a whole number from 0 to 5"):
+        checks.check_expansion_rate(None, minilm, 6)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 from dataclasses import replace
 
@@ -174,6 +175,88 @@ def test_each_side_is_cut_by_its_own_rule(copy):
     run = trace(load_model(copy), "Die", target="The keys")
     assert run.tokens == ["<pad>", *"▁The▁keys"]
     assert run.keys == ["▁D", "ie", "</s>"]
+
+
+@pytest.fixture
+def two_vocabularies(folder, marian, tmp_path):
+    """A folder whose target has a vocabulary of its own: the same pieces, other numbers, one more."""
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    source = json.loads((folder / "vocab.json").read_text())
+    marks = {token: source[token] for token in ("</s>", "<unk>", "<pad>")}
+    numbers = sorted(set(source.values()) - set(marks.values()))
+    pieces = [piece for piece in source if piece not in marks][::-1]
+    target = marks | dict(zip(pieces, numbers, strict=True)) | {"▁zebra": len(source)}
+    (tmp_path / "target_vocab.json").write_text(json.dumps(target))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings["separate_vocabs"] = True
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    config = transformers.MarianConfig.from_pretrained(folder)
+    config.update(
+        {
+            "share_encoder_decoder_embeddings": False,
+            "tie_word_embeddings": False,
+            "decoder_vocab_size": len(target),
+        }
+    )
+    transformers.MarianMTModel(config).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_two_vocabularies_are_not_mixed_up(two_vocabularies, marian):
+    model = load_model(two_vocabularies)
+    assert model.tokenizer.separate_vocabs
+    for kind in KINDS:
+        run = trace(model, SOURCE, target=TARGET, attention=kind)
+        expected = trace(marian, SOURCE, target=TARGET, attention=kind)
+        assert (run.tokens, run.keys) == (expected.tokens, expected.keys)
+        assert (run.ids == expected.ids) == (kind == "encoder")
+        assert reconstruction_error(run).max() < 1e-5
+
+
+def test_a_decoder_alone_with_two_vocabularies_is_refused(two_vocabularies):
+    """Its tokenizer reads a text with the vocabulary of the encoder, which is not there."""
+    config = transformers.MarianConfig.from_pretrained(two_vocabularies)
+    words = load_model(two_vocabularies).tokenizer
+    network = transformers.MarianForCausalLM._from_config(config, attn_implementation="eager")
+    text = _message(ValueError, trace, Model("own", network.eval(), words), "She saw")
+    assert "two vocabularies" in text and "encoder-decoder" in text
+
+
+def test_a_token_that_one_side_s_embedding_does_not_have(two_vocabularies):
+    """The decoder's table has one row more, and the numbers mean other tokens there."""
+    model = load_model(two_vocabularies)
+    model.network.base_model.encoder.set_input_embeddings(torch.nn.Embedding(40, 24))
+    text = _message(ValueError, trace, model, SOURCE, target=TARGET)
+    assert re.match(r"text has the token '.+' with the id \d+.* 40 rows", text)
+    named = re.search(r"'(.+?)' with the id (\d+)", text)
+    assert model.tokenizer.get_src_vocab()[named[1]] == int(named[2]) >= 40
+    model = load_model(two_vocabularies)
+    model.network.base_model.decoder.set_input_embeddings(torch.nn.Embedding(40, 24))
+    model.network.config.decoder_start_token_id = 0
+    text = _message(ValueError, trace, model, SOURCE, target=TARGET)
+    named = re.match(r"target has the token '(.+)' with the id (\d+).* 40 rows", text)
+    assert model.tokenizer.decoder[int(named[2])] == named[1]
+
+
+@pytest.mark.parametrize(
+    ("family", "start"), [("bart", None), ("t5", None), ("t5", 999), ("marian", 58100)]
+)
+def test_a_decoder_without_a_start_symbol_is_refused(tiny, family, start):
+    model = load_model(tiny(family).name)
+    model.network.config.decoder_start_token_id = start
+    text = _message(ValueError, trace, model, SOURCE, target=TARGET)
+    assert f"the token {start} first" in text
+    assert "model.network.config.decoder_start_token_id" in text
+
+
+def test_a_start_symbol_that_is_in_no_vocabulary(tiny):
+    """The embedding has a row for it, which training may have filled."""
+    model = load_model(tiny("bart").name)
+    number = len(model.tokenizer)
+    model.network.resize_token_embeddings(number + 3)
+    model.network.config.decoder_start_token_id = number
+    assert trace(model, "she", target="key").tokens[:2] == [f"<{number}>", "<s>"]
 
 
 def test_unknown_characters_are_shown_as_unknown(marian):

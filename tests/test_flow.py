@@ -231,17 +231,17 @@ def test_maps_that_carry_gradients():
 
 
 BAD = {
-    "layer too large": ({"layer": 2}, ["layer", "-2 to 1", "got 2"]),
-    "layer too small": ({"layer": -3}, ["layer", "-2 to 1", "got -3"]),
-    "layer no integer": ({"layer": 1.0}, ["layer", "integer", "got 1.0"]),
-    "layer text": ({"layer": "last"}, ["layer", "integer", "'last'"]),
-    "layer bool": ({"layer": True}, ["layer", "integer", "True"]),
-    "layer none": ({"layer": None}, ["layer", "integer", "None"]),
-    "query too large": ({"query": 3}, ["query", "-3 to 2", "got 3"]),
-    "query too small": ({"query": -4}, ["query", "-3 to 2", "got -4"]),
-    "query no integer": ({"query": 0.5}, ["query", "integer", "got 0.5"]),
-    "query a token": ({"query": "keys"}, ["query", "integer", "'keys'"]),
-    "query bool": ({"query": False}, ["query", "integer", "False"]),
+    "layer too large": ({"layer": 2}, ["layer", "from 0 to 1, or from -2 to -1", "got 2"]),
+    "layer too small": ({"layer": -3}, ["layer", "from 0 to 1, or from -2 to -1", "got -3"]),
+    "layer no integer": ({"layer": 1.0}, ["layer", "whole number", "got 1.0"]),
+    "layer text": ({"layer": "last"}, ["layer", "whole number", "'last'"]),
+    "layer bool": ({"layer": True}, ["layer", "whole number", "True"]),
+    "layer none": ({"layer": None}, ["layer", "whole number", "None"]),
+    "query too large": ({"query": 3}, ["query", "from 0 to 2, or from -3 to -1", "got 3"]),
+    "query too small": ({"query": -4}, ["query", "from 0 to 2, or from -3 to -1", "got -4"]),
+    "query no integer": ({"query": 0.5}, ["query", "whole number", "got 0.5"]),
+    "query a token": ({"query": "keys"}, ["query", "whole number", "'keys'"]),
+    "query bool": ({"query": False}, ["query", "whole number", "False"]),
 }
 
 

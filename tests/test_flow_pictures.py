@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from helpers import STAGES, flow, plots, rollout, stage_map, trace
-from helpers.figures import RESIDUALS, draw_flow, residual_of
+from helpers import STAGES, flow, labels, plots, rollout, stage_map, trace
+from helpers.figures import RESIDUALS, draw_flow, draw_rollout, residual_of
 from helpers.widgets import explore_flow
 
 ODD = ["$x$", "_a_b", "\\alpha", "<", "&", "#", "##字", "中文", "x" * 60, "$", "", "a\nb"]
@@ -109,7 +109,7 @@ def test_pipes_of_odd_tokens():
     ax = plots.pipes(A, ODD, query=3, result=A[0, 0], label="x", title="".join(ODD[:6]))
     assert not any(label.get_parse_math() for label in ax.get_yticklabels())
     texts = [label.get_text() for label in ax.get_yticklabels()]
-    assert texts[:6] == ODD[:6] and len(texts[8]) == plots.LONGEST
+    assert texts[:6] == ODD[:6] and len(texts[8]) == labels.LONGEST
     _save(ax.figure)
 
 
@@ -120,7 +120,7 @@ def test_pipes_of_odd_tokens():
         ({"capacities": HAND[0]}, ["(3, 3)", "3 tokens"]),
         ({"capacities": HAND[:0]}, ["(0, 3, 3)"]),
         ({"query": 3}, ["query", "0 to 2", "3"]),
-        ({"query": -1}, ["query", "0 to 2", "-1"]),
+        ({"query": -4}, ["query", "from -3 to -1", "-4"]),
         ({"result": [1, 2]}, ["result", "(2,)", "3 tokens"]),
     ],
 )
@@ -165,15 +165,34 @@ def test_draw_flow_of_odd_text(minilm):
         _save(draw_flow(run, "Attn-W", RESIDUALS[0], 2, query))
 
 
+@pytest.mark.parametrize("draw", [draw_flow, draw_rollout])
+def test_negative_numbers_count_from_the_end_and_titles_name_the_real_ones(small, draw):
+    figures = [draw(small, "Attn-W", RESIDUALS[0], *numbers) for numbers in ((-1, -3), (3, 2))]
+    titles, same = ([ax.get_title() for ax in figure.axes] for figure in figures)
+    assert titles == same and "layer 3" in titles[0] and "uery 2: " in titles[1]
+
+
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
         (("Attn-X", RESIDUALS[0], 1, 1), "did you mean"),
-        (("Attn-W", "half", 1, 1), "residual 'half'"),
-        (("Attn-W", RESIDUALS[0], 4, 1), "layer must be a whole number from 1 to 3, got 4"),
-        (("Attn-W", RESIDUALS[0], 0, 1), "layer must be a whole number from 1 to 3, got 0"),
-        (("Attn-W", RESIDUALS[0], 1, 0), "query must be a whole number from 1 to 4, got 0"),
-        (("Attn-W", RESIDUALS[0], 1, 99), "query must be a whole number from 1 to 4, got 99"),
+        (("Attn-W", "half", 1, 1), "residual must be .* or .none., got 'half'"),
+        (
+            ("Attn-W", RESIDUALS[0], 4, 1),
+            "layer must be a whole number from 1 to 3, or from -3 to -1 .*, got 4",
+        ),
+        (
+            ("Attn-W", RESIDUALS[0], 0, 1),
+            "layer must be a whole number from 1 to 3, or from -3 to -1 .*, got 0",
+        ),
+        (
+            ("Attn-W", RESIDUALS[0], 1, 0),
+            "query must be a whole number from 1 to 4, or from -4 to -1 .*, got 0",
+        ),
+        (
+            ("Attn-W", RESIDUALS[0], 1, 99),
+            "query must be a whole number from 1 to 4, or from -4 to -1 .*, got 99",
+        ),
     ],
 )
 def test_choices_that_do_not_exist(small, choice, words):

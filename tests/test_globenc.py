@@ -260,7 +260,7 @@ def _any_block(draw):
     return replace(made, **second)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(_any_block())
 def test_any_block_equals_the_reference(block):
     """In float64, because centring D = 2 numbers twice can cancel nearly all of a part."""

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 
-from helpers import plots
+from helpers import labels, plots
 
 ODD = {
     "mathematics": ["$x$", "_a_b", "\\alpha", "$", "x^2", "$\\frac{1}$"],
@@ -149,16 +150,50 @@ def test_a_title_is_no_mathematics():
 
 
 def test_a_long_token_is_cut_with_a_sign():
-    ax = plots.heatmap(np.eye(2), ["x" * 60, "y" * plots.LONGEST])
+    ax = plots.heatmap(np.eye(2), ["x" * 60, "y" * labels.LONGEST])
     first, second = _labels(ax.xaxis)
-    assert len(first) == plots.LONGEST and first == "x" * (plots.LONGEST - 1) + "…"
-    assert second == "y" * plots.LONGEST
+    assert len(first) == labels.LONGEST and first == "x" * (labels.LONGEST - 1) + "…"
+    assert second == "y" * labels.LONGEST
 
 
 def test_a_letter_of_no_font_is_shown_by_its_code(monkeypatch):
-    monkeypatch.setattr(plots, "FONTS", ("DejaVu Sans",))
+    monkeypatch.setattr(labels, "FONTS", ("DejaVu Sans",))
     ax = plots.heatmap(np.eye(3), ["中文", "a\u4e00b", "\n"])
     assert _labels(ax.xaxis) == ["<4E2D><6587>", "a<4E00>b", "<A>"]
+
+
+def _pixels(token: str) -> np.ndarray:
+    figure = plots.token_bars([0.5], [token]).figure
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())
+
+
+@pytest.mark.parametrize(
+    ("font", "package", "token", "other"),
+    [
+        ("Noto Sans CJK SC", "fonts-noto-cjk", "中", "文"),
+        ("Noto Sans CJK SC", "fonts-noto-cjk", "한", "국"),
+        ("Symbola", "fonts-symbola", "👍", "👎"),
+    ],
+)
+def test_an_installed_font_draws_its_own_letters(font, package, token, other):
+    if font not in font_manager.get_font_names():
+        pytest.skip(f"the font {font} is not installed (on Debian: apt-get install {package})")
+    ax = plots.heatmap(np.eye(2), [token, other])
+    assert _labels(ax.xaxis) == _labels(ax.yaxis) == [token, other]
+    assert (_pixels(token) != _pixels(other)).any(), "two letters, not twice the box of none"
+
+
+def test_a_code_and_an_accented_letter_are_not_cut_apart(monkeypatch):
+    monkeypatch.setattr(labels, "FONTS", ("DejaVu Sans",))
+    tokens = ["中" * 60, "e\u0301" * 60, "a" * 15 + "中"]
+    ax = plots.heatmap(np.eye(3), tokens)
+    assert _labels(ax.xaxis) == ["<4E2D><4E2D>…", "e\u0301" * 15 + "…", "a" * 15 + "…"]
+
+
+def test_long_labels_get_more_room():
+    usual, long = (plots.heatmap(np.eye(2), [letters] * 2) for letters in ("x" * 12, "x" * 16))
+    assert (long.figure.get_size_inches() > usual.figure.get_size_inches()).all()
 
 
 def test_no_two_lines_in_a_label():
@@ -167,7 +202,7 @@ def test_no_two_lines_in_a_label():
 
 
 def test_only_fonts_that_are_installed_are_asked_for(monkeypatch):
-    monkeypatch.setattr(plots, "FONTS", ("DejaVu Sans", "A Font That Nobody Has"))
+    monkeypatch.setattr(labels, "FONTS", ("DejaVu Sans", "A Font That Nobody Has"))
     ax = plots.heatmap(np.eye(1), ["a"])
     assert ax.get_xticklabels()[0].get_fontfamily() == ["DejaVu Sans"]
     _save(ax.figure)

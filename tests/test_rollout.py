@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from helpers import flow, mixing_ratio, rollout, stage_map
 from helpers.rollout import with_residual
 
-fixed = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+fixed = settings(max_examples=40)
 close = torch.testing.assert_close
 
 # Two layers × three tokens, by hand, c = 0.5.

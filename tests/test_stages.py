@@ -545,7 +545,7 @@ def _any_block(draw):
     return random_block(scores.softmax(dim=-1), D, random)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(_any_block())
 def test_maps_are_lengths_and_ratios_are_shares(block):
     T = len(block.x)
@@ -558,7 +558,7 @@ def test_maps_are_lengths_and_ratios_are_shares(block):
         assert (ratios >= -1e-6).all() and (ratios <= 1 + 1e-6).all()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(_any_block())
 def test_any_block_equals_the_reference(block):
     T = len(block.x)

@@ -1,13 +1,23 @@
 """trace: what it reads is what the model computes, and what it refuses it refuses clearly."""
 
+import copy
 import math
 
 import pytest
 import torch
-from transformers import AutoModel, MPNetConfig, MPNetModel
+from tiny_models import byte_level
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import (
+    AutoModel,
+    GPT2Config,
+    MPNetConfig,
+    MPNetModel,
+    PreTrainedTokenizerFast,
+)
 
 from helpers import Model, trace
-from helpers.encode import encode
+from helpers.encode import encode, readable
 from helpers.models import embedded_folder
 from helpers.trace import STAGES
 
@@ -127,6 +137,56 @@ def test_tokens_and_ids(run, minilm):
 def test_a_gpt2_text_gets_no_marks(tiny):
     assert trace(tiny("gpt2"), "key").tokens == ["key"]
     assert trace(tiny("gpt2"), "key").attention.flatten().tolist() == [1.0] * 12
+
+
+MERGES = [("Ã", "©"), ("Ġ", "Ã©"), ("ä", "½"), ("ä½", "ł"), ("Ġ", "ä½ł")]  # é, Ġé, 你, Ġ你
+HALVES = [("å", "¥"), ("Ġ", "å¥"), ("½", "å¥")]  # two of the three bytes of 好, and beside others
+MORE = [("Å", "Ĥ"), ("Ä", "ł"), ("Ċ", "Ċ"), ("â", "Ģ"), ("âĢ", "ĭ")]  # ł, Ġ, two lines, U+200B
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("café 你", ["c", "a", "f", "é", "Ġ你"]),
+        ("é", ["é"]),
+        ("你é你", ["你", "é", "你"]),
+        ("好", ["<0xE5><0xA5>", "<0xBD>"]),
+        ("x 好", ["x", "Ġ<0xE5><0xA5>", "<0xBD>"]),
+        ("好好", ["<0xE5><0xA5>", "<0xBD><0xE5><0xA5>", "<0xBD>"]),
+        ("🙂", ["<0xF0>", "<0x9F>", "<0x99>", "<0x82>"]),
+        ("ł\n\n\nx y", ["ł", "ĊĊ", "Ċ", "x", "Ġ", "y"]),
+        ("x\u200by\t", ["x", "âĢĭ", "y", "ĉ"]),
+        ("aĠb", ["a", "Äł", "b"]),  # the letter, which would look like a space
+        ("the<|endoftext|>", ["t", "h", "e", "<|endoftext|>"]),
+        ("a«añb»", ["a", "«añb»"]),  # an added token is no bytes
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_byte_level_tokens_are_readable(text, tokens, inside):
+    words = byte_level([*MERGES, *HALVES, *MORE])
+    words.add_tokens(["«añb»"])
+    if inside:  # as in LLaMA 3 and Qwen
+        backend = words.backend_tokenizer
+        backend.decoder = decoders.Sequence([backend.decoder])
+        backend.pre_tokenizer = pre_tokenizers.Sequence([backend.pre_tokenizer])
+    network = AutoModel.from_config(
+        GPT2Config(vocab_size=len(words), n_embd=8, n_layer=1, n_head=2),
+        attn_implementation="eager",
+    ).eval()
+    run = trace(Model("own", network, words), text)
+    assert run.tokens == run.keys == tokens
+    assert run.ids == words(text)["input_ids"]
+
+
+def test_tokens_of_wordpiece_and_sentencepiece_are_those_of_the_vocabulary(minilm, tiny):
+    """Even where such a vocabulary holds the signs of bytes: Ã© is no é there."""
+    for model in (minilm, tiny("marian")):
+        ids = list(range(len(model.tokenizer)))
+        assert readable(model.tokenizer, ids) == model.tokenizer.convert_ids_to_tokens(ids)
+    words = Tokenizer(WordLevel({"Ã©": 0, "ä½": 1, "?": 2}, unk_token="?"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words = PreTrainedTokenizerFast(tokenizer_object=words)
+    assert readable(words, words("Ã© ä½")["input_ids"]) == ["Ã©", "ä½"]
 
 
 def test_one_word_and_text_with_line_breaks(minilm):
@@ -253,6 +313,32 @@ def test_text_of_which_nothing_is_left(minilm, text):
         trace(minilm, text)
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_a_token_that_the_embedding_does_not_have(tiny, name):
+    model = tiny(name)
+    words = copy.deepcopy(model.tokenizer)
+    words.add_tokens(["zebra"])
+    rows = len(model.tokenizer)
+    for texts in (["she saw zebra"], ["she", "zebra"]):
+        with pytest.raises(
+            ValueError, match=rf"'zebra' with the id {rows}.* {rows} rows"
+        ) as caught:
+            trace(Model("own", model.network, words), *texts)
+        assert "resize_token_embeddings(len(model.tokenizer))" in str(caught.value)
+    network = copy.deepcopy(model.network)
+    network.resize_token_embeddings(len(words))
+    assert "zebra" in trace(Model("own", network, words), "she saw zebra").tokens
+
+
+def test_a_segment_that_the_model_does_not_have(tiny):
+    """A BERT-like tokenizer counts two, RoBERTa has an embedding for one."""
+    network = AutoModel.from_config(tiny("roberta").network.config, attn_implementation="eager")
+    model = Model("own", network.eval(), tiny("bert").tokenizer)
+    with pytest.raises(ValueError, match=r"2 segments.*embeddings for 1.*pair"):
+        trace(model, "she saw", pair="keys")
+    assert len(trace(model, "she saw").tokens) == 4
+
+
 # --- length ----------------------------------------------------------------------------------
 
 
@@ -309,7 +395,18 @@ def test_an_sdpa_network_is_refused(minilm):
     network = AutoModel.from_pretrained(embedded_folder(), attn_implementation="sdpa").eval()
     with pytest.raises(ValueError, match="load_model") as caught:
         trace(Model("sdpa", network, minilm.tokenizer), "she saw them")
-    assert "6 layers" in str(caught.value) and "\n" not in str(caught.value)
+    assert "'sdpa'" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_one_layer_of_another_kind_is_refused(tiny):
+    """The network's own settings say eager, and still a layer's weights would be missing."""
+    model = tiny("bert")
+    network = AutoModel.from_pretrained(model.name, attn_implementation="eager").eval()
+    reader = network.encoder.layer[1].attention.self
+    reader.config = copy.deepcopy(reader.config)
+    reader.config._attn_implementation = "sdpa"
+    with pytest.raises(ValueError, match=r"attention tensors for 3 layers.*load_model"):
+        trace(Model("own", network, model.tokenizer), "key")
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])

@@ -132,7 +132,7 @@ def test_drawing_changes_nothing(small):
     assert torch.equal(stage_map(small, "AttnRes-N"), kept)
 
 
-@pytest.mark.parametrize("layer", [0, -1, 4])
+@pytest.mark.parametrize("layer", [0, -4, 4])
 def test_a_layer_out_of_range(small, layer):
     for draw in (
         lambda: draw_attention(small, layer),
@@ -140,19 +140,28 @@ def test_a_layer_out_of_range(small, layer):
         lambda: draw_stage(small, "Attn-N", layer),
     ):
         with pytest.raises(
-            ValueError, match=f"layer must be a whole number from 1 to 3, got {layer}"
+            ValueError, match=f"layer must be .* from 1 to 3, or from -3 to -1 .*, got {layer}"
         ):
             draw()
     assert not plt.get_fignums()
 
 
-@pytest.mark.parametrize("head", [0, -1, 5])
+@pytest.mark.parametrize("head", [0, -5, 5])
 def test_a_head_out_of_range(small, head):
     for draw in (draw_attention, draw_weight_and_norm):
         with pytest.raises(
-            ValueError, match=f"head must be a whole number from 1 to 4, got {head}"
+            ValueError, match=f"head, .* from 1 to 4, or from -4 to -1 .*, got {head}"
         ):
             draw(small, 1, head)
+
+
+def test_negative_numbers_count_from_the_end_and_titles_name_the_real_ones(small):
+    for draw in (draw_attention, draw_weight_and_norm):
+        (ax, *_), (same, *_) = _maps(draw(small, -1, -4)), _maps(draw(small, 3, 1))
+        np.testing.assert_array_equal(_drawn(ax), _drawn(same))
+        assert ax.get_title() == same.get_title() and "layer 3, head 1" in ax.get_title()
+    (ax,) = _maps(draw_stage(small, "Attn-N", -3))
+    assert ax.get_title() == "Attn-N, layer 1"
 
 
 def test_a_stage_that_the_run_does_not_have(tiny, small):

@@ -42,6 +42,7 @@ _ALBERT = _BERT | {"embedding_size": 10}
 _GEMMA = _GROUPED | {"head_dim": 8, "attention_bias": True}
 _GEMMA_2 = _GEMMA | {"query_pre_attn_scalar": 8, "sliding_window": 3}
 _LOCAL = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+_T5 = {"num_layers": 2, "num_decoder_layers": 3, "d_kv": 8, "d_ff": 40, "layer_norm_epsilon": 0.2}
 _SIDES = {"encoder_layers": 2, "decoder_layers": 3, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40}
 _SIDES |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
 ARCHITECTURES = {
@@ -65,13 +66,14 @@ ARCHITECTURES = {
     "modernbert": _LOCAL
     | {"intermediate_size": 40, "local_attention": 4, "norm_eps": 0.2}
     | {"attention_bias": True, "norm_bias": True, "mlp_bias": True},
+    "mt5": _T5 | {"feed_forward_proj": "gated-gelu"},
     "opt": {"ffn_dim": 40},
     "opt, post-LN": {"ffn_dim": 40, "do_layer_norm_before": False, "word_embed_proj_dim": 16},
     "qwen2": _GROUPED,
     "qwen3": _GROUPED | {"num_key_value_heads": 1, "head_dim": 8, "attention_bias": True},
     "roberta": _ROBERTA,
-    "t5": {"num_layers": 2, "num_decoder_layers": 3, "d_kv": 8, "d_ff": 40}
-    | {"layer_norm_epsilon": 0.2},
+    "smollm3": _GROUPED | {"attention_bias": True, "no_rope_layers": [1, 0, 1]},
+    "t5": _T5,
     "xlm-roberta": _ROBERTA,
 }
 
@@ -93,11 +95,11 @@ def randomise(network, seed: int) -> None:
             parameter.copy_(noise)
 
 
-def config(name: str, words) -> transformers.PretrainedConfig:
-    """The configuration of one of ARCHITECTURES for this tokenizer."""
+def config(name: str, words, **sizes) -> transformers.PretrainedConfig:
+    """The configuration of one of ARCHITECTURES for this tokenizer; `sizes` replace its own."""
     family = name.partition(",")[0]
-    settings = SIZES | {"vocab_size": len(words)} | ARCHITECTURES[name]
-    if family != "t5":
+    settings = SIZES | {"vocab_size": len(words)} | ARCHITECTURES[name] | sizes
+    if family not in ("t5", "mt5"):
         settings["max_position_embeddings"] = POSITIONS
     for role in ("pad", "bos", "eos", "cls", "sep"):
         settings[f"{role}_token_id"] = getattr(words, f"{role}_token_id")
@@ -133,11 +135,11 @@ def tokenizer(family: str) -> transformers.PreTrainedTokenizerBase:
         return _wordpiece(segments=True)
     if family in ("distilbert", "modernbert"):
         return _wordpiece(segments=False)
-    if family in ("gpt2", "gpt_neox", "qwen2", "qwen3"):
+    if family in ("gpt2", "gpt_neox", "qwen2", "qwen3", "smollm3"):
         return _byte_level(marked=False)
     if family in ("gemma", "gemma2", "gemma3_text", "llama", "mistral", "opt"):
         return _byte_level(marked=True, template="<s> $A", pair="<s> $A $B:0")
-    if family == "t5":
+    if family in ("t5", "mt5"):
         return _byte_level(marked=True, template="$A </s>", pair="$A </s> $B:0 </s>:0")
     return _byte_level(marked=True)
 
@@ -166,12 +168,17 @@ def _wordpiece(segments: bool) -> transformers.PreTrainedTokenizerFast:
     )
 
 
+def byte_level(merges: list[tuple[str, str]]) -> transformers.PreTrainedTokenizerFast:
+    """Byte-level BPE as GPT-2 has it, with these merges after its own few."""
+    return _byte_level(marked=False, more=merges)
+
+
 def _byte_level(
-    marked: bool, template: str = "<s> $A </s>", pair: str = "<s> $A </s> </s> $B:0 </s>:0"
+    marked: bool, template: str = "<s> $A </s>", pair: str = "<s> $A </s> </s> $B:0 </s>:0", more=()
 ) -> transformers.PreTrainedTokenizerFast:
     """Byte-level BPE. `marked`: marks around the text as RoBERTa has; GPT-2 has one mark, unused."""
     special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>") if marked else ("<|endoftext|>",)
-    merges = [("Ġ", "t"), ("Ġt", "h"), ("Ġth", "e"), ("k", "e"), ("ke", "y"), ("s", "h")]
+    merges = [("Ġ", "t"), ("Ġt", "h"), ("Ġth", "e"), ("k", "e"), ("ke", "y"), ("s", "h"), *more]
     merged = ["".join(pair) for pair in merges]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {piece: n for n, piece in enumerate([*special, *alphabet, *merged])}

@@ -2,6 +2,7 @@
 
 import torch
 
+from helpers.arguments import check_index
 from helpers.checks.judge import judge, kind, whole
 from helpers.corpus import categories
 from helpers.trace import Trace
@@ -9,6 +10,8 @@ from helpers.trace import Trace
 
 def check_head_weights(answer, run: Trace, layer: int, head: int) -> None:
     """The attention weights of one head, (T, T), from queries and keys."""
+    layer = check_index("layer", layer, len(run.blocks))
+    head = check_index("head", head, run.attention.shape[1])
     weights = run.attention[layer, head]
     d = run.blocks[layer].W_V.shape[-1]
     unscaled = (weights.clamp(min=1e-30).log() * d**0.5).softmax(dim=-1)

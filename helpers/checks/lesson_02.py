@@ -2,6 +2,7 @@
 
 import torch
 
+from helpers.arguments import check_index
 from helpers.checks.judge import judge
 from helpers.corpus import categories
 from helpers.stages import stage_map, transformed_norms, weighted_norms
@@ -10,6 +11,7 @@ from helpers.trace import Trace
 
 def check_transformed_norms(answer, run: Trace, layer: int) -> None:
     """The lengths of the transformed vectors of one layer, (H, S)."""
+    layer = check_index("layer", layer, len(run.blocks))
     block = run.blocks[layer]
     values = torch.einsum("sd,hde->hse", block.x, block.W_V)
     output = torch.einsum("hse,hed->hsd", values, block.W_O)
@@ -28,6 +30,7 @@ def check_transformed_norms(answer, run: Trace, layer: int) -> None:
 
 def check_attn_n(answer, run: Trace, layer: int) -> None:
     """The map Attn-N of one layer, (T, S), the norm of the sum over heads."""
+    layer = check_index("layer", layer, len(run.blocks))
     norms = weighted_norms(run)[layer]
     correct = stage_map(run, "Attn-N")[layer]
     mistakes = {

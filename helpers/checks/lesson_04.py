@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from helpers.arguments import check_index
 from helpers.checks.judge import judge
 from helpers.models import Model
 from helpers.stages import expansion_rate, mixing_ratio, stage_map
@@ -14,6 +15,7 @@ def check_layernorm_part(answer: Callable, run: Trace, layer: int) -> None:
     """The student's g(v, y, gamma, eps) on the residual of one block, (T, D)."""
     if not _has_norm(run):
         return
+    layer = check_index("layer", layer, len(run.blocks))
     block = run.blocks[layer]
     v, y = block.residual, _before_norm(block)
 
@@ -41,6 +43,7 @@ def check_block_output(answer, run: Trace, layer: int) -> None:
     """The output of one block, (T, D), rebuilt from its parts."""
     if not _has_norm(run):
         return
+    layer = check_index("layer", layer, len(run.blocks))
     block = run.blocks[layer]
     y = _before_norm(block)
 
@@ -62,6 +65,7 @@ def check_mixing_ratio(answer, run: Trace, layer: int) -> None:
     """The mixing ratio of AttnRes-N of one layer, (T,)."""
     if not _has_norm(run):
         return
+    layer = check_index("layer", layer, len(run.blocks))
     norms = stage_map(run, "AttnRes-N")[layer]
     ratio = mixing_ratio(run, "AttnRes-N")[layer]
     mistakes = {
@@ -80,7 +84,8 @@ def check_mixing_ratio(answer, run: Trace, layer: int) -> None:
 
 def check_expansion_rate(answer, model: Model, layer: int) -> None:
     """The expansion rate of one layer, a tensor with one number."""
-    rate = expansion_rate(model)[layer]
+    rates = expansion_rate(model)
+    rate = rates[check_index("layer", layer, len(rates))]
     D = model.network.config.hidden_size
     mistakes = {
         "the division by the square root of D + 1 is missing": rate * (D + 1) ** 0.5,

@@ -1,0 +1,135 @@
+"""Checks that several modules share. Each raises one sentence that names the argument.
+
+They know no model and no picture, so that every module can use them.
+"""
+
+from numbers import Integral
+from operator import index
+from pathlib import Path
+
+import numpy as np
+
+
+def shown(value) -> str:
+    """A value as a sentence can quote it: short, and on one line."""
+    return " ".join(repr(value).split())[:60]
+
+
+def check_type(name: str, value, kind: type, remedy: str) -> None:
+    """Raise TypeError, naming the remedy, unless the value is of this kind."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}; {remedy}.")
+
+
+def check_text(name: str, value: str) -> None:
+    """Raise TypeError unless the value is one string."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be one string, got {type(value).__name__}.")
+
+
+def check_strings(name: str, value: list[str]) -> None:
+    """Raise ValueError unless the value is a list (or tuple) of strings."""
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
+        raise ValueError(f"{name} must be a list of strings, got {shown(value)}.")
+
+
+def check_choice(name: str, value, choices: tuple) -> None:
+    """Raise ValueError, with the list, unless the value is one of the choices."""
+    if not isinstance(value, type(choices[0])) or value not in choices:
+        *others, last = (f'"{c}"' if isinstance(c, str) else str(c) for c in choices)
+        options = f"{', '.join(others)} or {last}"
+        raise ValueError(f"{name} must be {options}, got {shown(value)}.")
+
+
+def is_link(value) -> bool:
+    """Whether this is a pair of whole numbers ≥ 0, such as (source word, target word)."""
+    whole = isinstance(value, tuple | list) and all(isinstance(i, Integral) for i in value)
+    return whole and len(value) == 2 and min(value) >= 0
+
+
+def is_links(value) -> bool:
+    """Whether this is a set of links."""
+    return isinstance(value, set | frozenset) and all(map(is_link, value))
+
+
+def check_index(name: str, value: int, size: int, first: int = 0) -> int:
+    """The index from 0 of a number that counts from `first`, or as in Python from the end.
+
+    Raises ValueError for what is no whole number or not one of the `size`.
+    """
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is not None and first <= number < first + size:
+        return number - first
+    if number is not None and -size <= number < 0:
+        return number + size
+    raise ValueError(
+        f"{name} must be a whole number from {first} to {first + size - 1}, or from {-size} to -1 "
+        f"counted from the end, got {shown(value)}."
+    )
+
+
+def real_array(name: str, values) -> np.ndarray:
+    """The values as a float array of any shape, or a ValueError if they are no real numbers."""
+    try:
+        array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    except (TypeError, ValueError, RuntimeError):  # ragged lists, tensors that numpy can not hold
+        array = np.array(None)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be an array of real numbers, got {shown(values)}.")
+    return array.astype(float)
+
+
+def check_array(name: str, values, shape: tuple[int, ...], reason: str, missing=False):
+    """The values as a float array of this shape, all finite; NaN may stand for `missing` ones.
+
+    Raises ValueError for another shape, saying the reason for this one, and for other values.
+    """
+    array = real_array(name, values)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}, but {reason}.")
+    for where in np.argwhere(~np.isfinite(array) & ~(missing & np.isnan(array)))[:1].tolist():
+        raise ValueError(
+            f"{name} must hold finite numbers, got {array[tuple(where)]} at position {where} "
+            "(counted from 0); look where it comes from."
+        )
+    return array
+
+
+def check_number(name: str, value: float, low: float = -np.inf, high: float = np.inf) -> float:
+    """The value as a float; ValueError unless it is one finite number from `low` to `high`."""
+    size = getattr(value, "ndim", 0)
+    number = float("nan")
+    if not isinstance(value, str | bytes | complex) and not size:
+        try:
+            number = float(value)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            pass
+    if not (np.isfinite(number) and low <= number <= high):
+        span = "".join(
+            f" {word} {bound:g}"
+            for word, bound in (("from", low), ("to", high))
+            if np.isfinite(bound)
+        )
+        raise ValueError(f"{name} must be one finite number{span}, got {shown(value)}.")
+    return number
+
+
+def read_file(path: str | Path, remedy: str, encoding: str = "utf-8-sig") -> str:
+    """A file's text; TypeError for what is no path, ValueError for no file or another encoding."""
+    if not isinstance(path, str | Path):
+        raise TypeError(f"path must be a string or a path, got {type(path).__name__}.")
+    file = Path(path).expanduser() if len(str(path)) < 1000 else None
+    if file is None or not file.is_file():
+        raise ValueError(f"path {str(path)[:200]!r} is not a file; {remedy}.")
+    try:
+        text = file.read_text(encoding=encoding)  # -sig: some editors put a mark first
+    except UnicodeDecodeError:
+        text = "\0"
+    except OSError as error:
+        raise ValueError(f"path {str(path)!r} can not be read: {error.strerror}.") from error
+    if "\0" in text or text.startswith("ÿþ"):  # what UTF-16 looks like
+        raise ValueError(f"path {str(path)!r} is not in UTF-8; save it as UTF-8 text.")
+    return text
