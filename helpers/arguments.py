@@ -37,7 +37,7 @@ def check_choice(name: str, value, choices: tuple) -> None:
     """Raise ValueError, with the list, unless the value is one of the choices."""
     if not isinstance(value, type(choices[0])) or value not in choices:
         *others, last = (f'"{c}"' if isinstance(c, str) else str(c) for c in choices)
-        options = f"{', '.join(others)} or {last}"
+        options = f"{', '.join(others)} or {last}" if others else last
         raise ValueError(f"{name} must be {options}, got {shown(value)}.")
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from helpers import plots
+from helpers.arguments import check_choice, check_index, check_strings, check_type
 from helpers.flow import flow
 from helpers.models import Model
 from helpers.rollout import rollout
@@ -58,10 +59,9 @@ def measure(
     token.
     """
     scorer = model if scorer is None else scorer
-    for name in yardsticks:
-        if name not in YARDSTICKS:
-            known = ", ".join(map(repr, YARDSTICKS))
-            raise ValueError(f"yardsticks must be a list of some of {known}; got {name!r}.")
+    check_strings("yardsticks", yardsticks)
+    for name in yardsticks or [None]:
+        check_choice("yardsticks, each of them,", name, YARDSTICKS)
     run = trace(model, text)
     if run.tokens.count("[MASK]") != 1:
         raise ValueError(
@@ -96,14 +96,12 @@ def draw_yardstick(
     """Draw the row of [MASK] in one map beside one yardstick, with their rank correlation.
 
     The map is shown as shares of all tokens but [MASK], the yardstick as it is. Raises ValueError
-    for an unknown map or yardstick and a layer out of range.
+    for an unknown map, a yardstick that was not measured, and a layer out of range; −1 is the last.
     """
-    for name, choice, known in (("map", map_name, MAPS), ("yardstick", yardstick, YARDSTICKS)):
-        if choice not in known:
-            raise ValueError(f"{name} {choice!r} is unknown; choose from: {', '.join(known)}.")
-    layers = len(measured.rows[map_name])
-    if layer not in range(1, layers + 1):
-        raise ValueError(f"layer must be a whole number from 1 to {layers}, got {layer!r}.")
+    check_type("measured", measured, Measured, "take one of measure()")
+    check_choice("map_name", map_name, MAPS)
+    check_choice("yardstick", yardstick, tuple(measured.yardsticks))
+    layer = check_index("layer", layer, len(measured.rows[map_name]), 1) + 1
     row, effect = measured.rows[map_name][layer - 1].clone(), measured.yardsticks[yardstick]
     row[measured.mask] = float("nan")
     agreement = rank_correlation(row, effect)

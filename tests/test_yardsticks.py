@@ -122,9 +122,11 @@ def test_what_is_disturbed_can_be_the_same_network_in_double_precision(scorer, m
 
 
 def test_an_unknown_yardstick(scorer):
-    for wrong in (["taste"], "blank-out"):
-        with pytest.raises(ValueError, match="yardsticks must be a list of some of 'blank-out'"):
+    for wrong in (["taste"], []):
+        with pytest.raises(ValueError, match='yardsticks, each of them, must be "blank-out"'):
             measure(scorer, TEXT, wrong)
+    with pytest.raises(ValueError, match="yardsticks must be a list of strings"):
+        measure(scorer, TEXT, "blank-out")
 
 
 @pytest.mark.parametrize("text", ["the keys", "[MASK] keys [MASK]"])
@@ -170,13 +172,26 @@ def test_draw_yardstick(measured, name, yardstick):
 
 def test_choices_that_do_not_exist(measured):
     for choice, words in (
-        (("Attn-X", 1), "map 'Attn-X'"),
-        (("Attn-W", 1, "taste"), "yardstick 'taste'"),
-        (("Attn-W", 0), "layer must be a whole number from 1 to 3, got 0"),
-        (("Attn-W", 4), "layer must be a whole number from 1 to 3, got 4"),
+        (("Attn-X", 1), "map_name must be \"Attn-W\", .* got 'Attn-X'"),
+        (("Attn-W", 1, "taste"), "yardstick must be \"blank-out\", .* got 'taste'"),
+        (("Attn-W", 0), "layer must be a whole number from 1 to 3, .* got 0"),
+        (("Attn-W", 4), "layer must be a whole number from 1 to 3, .* got 4"),
     ):
         with pytest.raises(ValueError, match=words):
             draw_yardstick(measured, *choice)
+    with pytest.raises(TypeError, match="measured must be a Measured"):
+        draw_yardstick(measured.rows, "Attn-W", 1)
+
+
+def test_a_yardstick_that_was_not_measured(scorer):
+    few = measure(scorer, TEXT, YARDSTICKS[1:2])
+    draw_yardstick(few, "Attn-W", 1, YARDSTICKS[1])
+    with pytest.raises(ValueError, match='yardstick must be "gradient × input", got'):
+        draw_yardstick(few, "Attn-W", 1)
+
+
+def test_layers_count_from_the_end_too(measured):
+    assert "layer 3" in draw_yardstick(measured, "Attn-W", -1).axes[0].get_title()
 
 
 def test_the_widget(scorer, monkeypatch, capsys):
