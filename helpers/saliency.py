@@ -65,19 +65,32 @@ def input_gradients(
 ) -> Tensor:
     """Gradient of the score at each word embedding x_t, |Σ_d ∂score/∂x_td|: (T,), ≥ 0 (AZ20).
 
-    With `times_input` it is |Σ_d x_td ∂score/∂x_td|, with `length` ‖∂score/∂x_t‖. x_t is the output
-    of the network's embedding table, before positions are added. Mind the plain sum: where a
-    LayerNorm reads x_t + positions, as in BERT, adding one number to all entries of x_t changes
-    nothing, so the sum is 0 for every token but for rounding. Take one of the other two there.
-    `score` as in `blank_out`. Nothing is added to the parameters' .grad.
+    With `times_input` it is |Σ_d x_td ∂score/∂x_td|, with `length` ‖∂score/∂x_t‖. Mind the plain
+    sum: where a LayerNorm reads x_t + positions, as in BERT, adding one number to all entries of
+    x_t changes nothing, so the sum is 0 for every token but for rounding. Take one of the other two
+    there. `score` as in `blank_out`.
 
-    Raises ValueError as `trace` does, and for an encoder-decoder, a score that is not one finite
-    number or does not depend on the embeddings, and a gradient that is not finite.
+    Raises ValueError as `embedding_gradient` does, and for both options at once.
     """
     for name, flag in (("times_input", times_input), ("length", length)):
         check_choice(name, flag, (True, False))
     if times_input and length:
         raise ValueError("times_input and length exclude each other; choose one.")
+    gradient, x = embedding_gradient(model, text, score)
+    if length:
+        return gradient.norm(dim=-1)
+    return (gradient * x if times_input else gradient).sum(dim=-1).abs()
+
+
+def embedding_gradient(model: Model, text: str, score: Score) -> tuple[Tensor, Tensor]:
+    """∂score/∂x_t and the word embeddings x_t themselves: (T, D) each.
+
+    x_t is the output of the network's embedding table, before positions are added. `score` as in
+    `blank_out`. Nothing is added to the parameters' .grad.
+
+    Raises ValueError as `trace` does, and for an encoder-decoder, a score that is not one finite
+    number or does not depend on the embeddings, and a gradient that is not finite.
+    """
     inputs = _inputs(model, text, score)
     seen = []
 
@@ -98,9 +111,7 @@ def input_gradients(
         )
     if not gradient.isfinite().all():
         raise ValueError("The gradient of score is NaN or infinite; choose a smoother score.")
-    if length:
-        return gradient[0].norm(dim=-1)
-    return (gradient * x.detach() if times_input else gradient)[0].sum(dim=-1).abs()
+    return gradient[0], x.detach()[0]
 
 
 def value_zeroing(model: Model, text: str) -> Tensor:

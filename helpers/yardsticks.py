@@ -5,6 +5,8 @@ This is the evaluation of Abnar & Zuidema 2020 (AZ20, section 4) for a model tha
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from operator import mul
 
 import matplotlib.pyplot as plt
 import torch
@@ -16,7 +18,7 @@ from helpers.arguments import check_choice, check_index, check_strings, check_ty
 from helpers.flow import flow
 from helpers.models import Model
 from helpers.rollout import rollout
-from helpers.saliency import blank_out, input_gradients, rank_correlation, value_zeroing
+from helpers.saliency import blank_out, embedding_gradient, rank_correlation, value_zeroing
 from helpers.stages import globenc, stage_map
 from helpers.trace import trace
 
@@ -77,10 +79,14 @@ def measure(
             )
         return output.logits[0, mask, 0]
 
+    @cache
+    def gradient() -> tuple[Tensor, Tensor]:  # two yardsticks share it
+        return embedding_gradient(scorer, text, score)
+
     ask = {
         "blank-out": lambda: blank_out(scorer, text, score, blank="[UNK]"),
-        "gradient × input": lambda: input_gradients(scorer, text, score, times_input=True),
-        "gradient length": lambda: input_gradients(scorer, text, score, length=True),
+        "gradient × input": lambda: mul(*gradient()).sum(dim=-1).abs(),
+        "gradient length": lambda: gradient()[0].norm(dim=-1),
         "blank-out, [MASK]": lambda: blank_out(scorer, text, score, blank="[MASK]"),
     }
     here = torch.arange(len(run.tokens)) == mask
