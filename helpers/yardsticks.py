@@ -5,8 +5,6 @@ This is the evaluation of Abnar & Zuidema 2020 (AZ20, section 4) for a model tha
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from operator import mul
 
 import matplotlib.pyplot as plt
 import torch
@@ -79,14 +77,13 @@ def measure(
             )
         return output.logits[0, mask, 0]
 
-    @cache
-    def gradient() -> tuple[Tensor, Tensor]:  # two yardsticks share it
-        return embedding_gradient(scorer, text, score)
-
+    gradient, x = None, None
+    if any(name.startswith("gradient") for name in yardsticks):
+        gradient, x = embedding_gradient(scorer, text, score)
     ask = {
         "blank-out": lambda: blank_out(scorer, text, score, blank="[UNK]"),
-        "gradient × input": lambda: mul(*gradient()).sum(dim=-1).abs(),
-        "gradient length": lambda: gradient()[0].norm(dim=-1),
+        "gradient × input": lambda: (gradient * x).sum(dim=-1).abs(),
+        "gradient length": lambda: gradient.norm(dim=-1),
         "blank-out, [MASK]": lambda: blank_out(scorer, text, score, blank="[MASK]"),
     }
     here = torch.arange(len(run.tokens)) == mask
