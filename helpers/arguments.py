@@ -3,6 +3,7 @@
 They know no model and no picture, so that every module can use them.
 """
 
+from difflib import get_close_matches
 from numbers import Integral
 from operator import index
 from pathlib import Path
@@ -133,3 +134,12 @@ def read_file(path: str | Path, remedy: str, encoding: str = "utf-8-sig") -> str
     if "\0" in text or text.startswith("ÿþ"):  # what UTF-16 looks like
         raise ValueError(f"path {str(path)!r} is not in UTF-8; save it as UTF-8 text.")
     return text
+
+
+def nearest(value, choices: tuple[str, ...]) -> str:
+    """The choice that a text was meant to be, as the end of a sentence; "" for one of them or none."""
+    if not isinstance(value, str) or value in choices:
+        return ""
+    names = {choice.lower(): choice for choice in choices}
+    near = get_close_matches(value.lower(), names, n=1, cutoff=0.6)
+    return f"; did you mean {names[near[0]]!r}?" if near else ""
