@@ -191,7 +191,7 @@ def check_column(name: str, table, column: str, missing: bool = False):
     if count > 1:
         raise ValueError(f"{there} is there {count} times; give each column a name of its own.")
     found = table[column].reset_index(drop=True)
-    if any(isinstance(value, Real) and np.isinf(float(value)) for value in found.dropna()):
+    if any(isinstance(value, Real) and value in (np.inf, -np.inf) for value in found.dropna()):
         raise ValueError(f"{there} holds infinite numbers; look where they come from.")
     absent = found.isna()
     if absent.all() if missing else absent.any():

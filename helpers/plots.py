@@ -4,6 +4,7 @@ Row = query, column = key, on every heatmap. How tokens are written is in `label
 """
 
 from collections.abc import Sequence
+from numbers import Real
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -157,7 +158,8 @@ def lines(
         raise ValueError("table has no rows; give one row or more.")
     columns = {"x": check_column("x", table, x), "y": check_column("y", table, y, missing=True)}
     group = _groups(check_column("by", table, by))
-    real_array(f"y, the column {shown(y)} of table,", columns["y"].astype(object).tolist())
+    measured = columns["y"].astype(object).where(columns["y"].notna(), np.nan).tolist()
+    columns["y"] = real_array(f"y, the column {shown(y)} of table,", measured)
     try:
         places = sorted(columns["x"].unique())
     except TypeError as error:
@@ -192,7 +194,7 @@ def _groups(column: pd.Series) -> pd.Categorical:
     """The values that tell lines apart: in their own order, or sorted numbers, or as they come."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return pd.Categorical(column)
-    numbers = pd.api.types.is_numeric_dtype(column)
+    numbers = pd.api.types.is_numeric_dtype(column) or all(isinstance(n, Real) for n in column)
     column = column if numbers else column.astype(str)
     return pd.Categorical(column, sorted(column.unique()) if numbers else column.unique())
 

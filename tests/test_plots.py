@@ -376,6 +376,10 @@ def test_lines_below_zero_are_not_cut_off(table):
         ({"layer": [1, "a"] * 3}, "x, the column 'layer', can not be sorted"),
         ({"share": [1, -np.inf] * 3}, "y, the column 'share' of table, holds infinite numbers"),
         ({"share": [np.nan] * 6}, "y, the column 'share' of table, holds nothing but missing"),
+        (
+            {"share": [10**400] * 6},
+            "y, the column 'share' of table, must be an array of real numbers",
+        ),
         ({"share": ["a"] * 6}, "y, the column 'share' of table, must be an array of real numbers"),
     ],
 )
@@ -395,8 +399,10 @@ def test_lines_of_a_doubled_column(table, name, column):
 def test_lines_of_values_that_were_partly_not_measured_and_of_rows_with_one_number(table):
     table.loc[0, "share"] = np.nan
     table.index = [0] * len(table)
-    first, second = plots.lines(table, "layer", "share", "kind").get_lines()[:2]
-    assert (len(first.get_xdata()), len(second.get_xdata())) == (2, 3)
+    for kind in ("float64", "Float64", object):
+        given = table.assign(share=table["share"].astype(kind))
+        first, second = plots.lines(given, "layer", "share", "kind").get_lines()[:2]
+        assert (len(first.get_xdata()), len(second.get_xdata())) == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -406,6 +412,7 @@ def test_lines_of_values_that_were_partly_not_measured_and_of_rows_with_one_numb
         (["b", "a"] * 3, ["b", "a"]),
         ([2, 1] * 3, ["1", "2"]),
         ([0.5, 0.25] * 3, ["0.25", "0.5"]),
+        (np.array([2, 1] * 3, dtype=object), ["1", "2"]),
         ([True, False] * 3, ["False", "True"]),
         ([["b"], ["a"]] * 3, ["['b']", "['a']"]),
     ],
