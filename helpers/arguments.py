@@ -3,7 +3,8 @@
 They know no model and no picture, so that every module can use them.
 """
 
-from numbers import Integral
+from difflib import get_close_matches
+from numbers import Integral, Real
 from operator import index
 from pathlib import Path
 
@@ -133,3 +134,73 @@ def read_file(path: str | Path, remedy: str, encoding: str = "utf-8-sig") -> str
     if "\0" in text or text.startswith("ÿþ"):  # what UTF-16 looks like
         raise ValueError(f"path {str(path)!r} is not in UTF-8; save it as UTF-8 text.")
     return text
+
+
+def nearest(value, choices: tuple[str, ...]) -> str:
+    """The choice that a text was meant to be, as the end of a sentence; "" for one of them or none."""
+    if not isinstance(value, str) or value in choices:
+        return ""
+    names = {choice.lower(): choice for choice in choices}
+    near = get_close_matches(value.lower(), names, n=1, cutoff=0.6)
+    return f"; did you mean {names[near[0]]!r}?" if near else ""
+
+
+def check_range(name: str, values: np.ndarray, high: float, remedy: str) -> None:
+    """Raise ValueError, naming the first that is not and its place, unless all are from 0 to `high`.
+
+    NaN passes, and so does what is outside by no more than rounding.
+    """
+    largest = np.nanmax(np.abs(values), initial=0.0)
+    slack = 1e-5 * min(high, largest)
+    for where in np.argwhere((values < -slack) | (values > high + slack))[:1].tolist():
+        span = f"from 0 to {high:g}" if np.isfinite(high) else "0 or more"
+        raise ValueError(
+            f"{name} must be {span}, got {values[tuple(where)]:g} at position {where} (counted from "
+            f"0); {remedy}."
+        )
+
+
+def check_bars(name: str, values: np.ndarray, vmax: float | None) -> None:
+    """Raise ValueError for a value that no bar from 0 to `vmax` can show."""
+    check_range(name, values, np.inf, "a bar starts at 0")
+    if vmax is not None:
+        check_range(name, values, float(vmax), "give a larger vmax, or None for the longest bar")
+
+
+def check_links(name: str, links: set[tuple[int, int]], sources: int, targets: int) -> None:
+    """Raise ValueError, naming the first, if a link is outside so many words."""
+    for source, target in sorted(links):
+        if not (0 <= source < sources and 0 <= target < targets):
+            raise ValueError(
+                f"{name} has the link {source, target}, outside its {sources} source and {targets} "
+                "target words; count from 0."
+            )
+
+
+def check_column(name: str, table, column: str, missing: bool = False):
+    """One column of a pandas table, with rows counted from 0.
+
+    Raises ValueError for no column or several, for infinite values, and for absent ones; where some
+    may be `missing`, only if all are.
+    """
+    count = list(table.columns).count(column) if isinstance(column, str) else 0
+    if not count:
+        columns = ", ".join(map(str, table.columns))
+        raise ValueError(f"{name} must be a column of table ({columns}), got {shown(column)}.")
+    there = f"{name}, the column {shown(column)} of table,"
+    if count > 1:
+        raise ValueError(f"{there} is there {count} times; give each column a name of its own.")
+    found = table[column].reset_index(drop=True)
+    if any(isinstance(value, Real) and value in (np.inf, -np.inf) for value in found.dropna()):
+        raise ValueError(f"{there} holds infinite numbers; look where they come from.")
+    absent = found.isna()
+    if absent.all() if missing else absent.any():
+        kind = "holds nothing but missing values" if missing else "has missing values"
+        raise ValueError(f"{there} {kind}; leave these rows out or fill them.")
+    return found
+
+
+def plain(values):
+    """Tensors of floats in float64, since numpy has no bfloat16; all else as it is."""
+    floating = getattr(values, "is_floating_point", None)
+    return values.double() if floating is not None and floating() else values

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from helpers import plots
 from helpers.alignment import SETTINGS, Gold, align, score_words, word_of
-from helpers.arguments import check_choice, check_index
+from helpers.arguments import check_choice, check_index, check_links
 from helpers.corpus import AlignedPair
 from helpers.flow import flow
 from helpers.labels import short
@@ -208,13 +208,8 @@ def _check_pair(run: Trace, pair: AlignedPair) -> None:
                 f"pair.{side} has the words {' '.join(given)[:60]!r} and run has "
                 f"{' '.join(read)[:60]!r}; trace the pair's own text, words separated by spaces."
             )
-    S, T = map(len, sides.values())
-    for source, target in sorted(pair.gold.possible | pair.gold.sure):
-        if not (0 <= source < S and 0 <= target < T):
-            raise ValueError(
-                f"pair.gold has the link {source, target}, outside its {S} source and {T} target "
-                "words; count from 0."
-            )
+    links = pair.gold.possible | pair.gold.sure
+    check_links("pair.gold", links, *map(len, sides.values()))
 
 
 def _words_of(pieces: list[str]) -> list[str]:

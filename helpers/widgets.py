@@ -102,14 +102,15 @@ def explore_yardsticks(model: Model, text: str) -> widgets.VBox:
 
     `model` is load_model("verb-number") or another that gives one number a token.
     """
-    layers = len(trace(model, text).blocks)
+    measured = lru_cache(maxsize=8)(lambda text: measure(model, text))
+    layers = len(measured(text).rows[MAPS[0]])
     controls = {
         "map_name": widgets.Dropdown(options=MAPS, value=MAPS[0], description="Map"),
         "layer": widgets.IntSlider(layers, 1, layers, description="Layer", continuous_update=False),
         "yardstick": widgets.Dropdown(options=YARDSTICKS, description="Yardstick"),
     }
     field = widgets.Text(text, description="Text", continuous_update=False)
-    return _assemble(field, lambda text: measure(model, text), draw_yardstick, controls)
+    return _assemble(field, measured, draw_yardstick, controls)
 
 
 def _path_controls(run: Trace) -> dict:

@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from helpers import plots
-from helpers.arguments import check_choice, check_index, check_strings, check_type
+from helpers.arguments import check_choice, check_index, check_strings, check_type, nearest, shown
+from helpers.encode import readable
 from helpers.flow import flow
-from helpers.models import Model
+from helpers.models import Model, check_model
 from helpers.rollout import rollout
 from helpers.saliency import blank_out, embedding_gradient, rank_correlation, value_zeroing
 from helpers.stages import globenc, stage_map
-from helpers.trace import trace
+from helpers.trace import Trace, trace
 
 RESIDUAL = {"Attn-W": 0.5, "Attn-N": 0.5, "AttnRes-N": 0.0, "AttnResLn-N": 0.0}
 LOCAL = ("GlobEnc", "value zeroing")  # they hold the residual, and no flow is taken over them
@@ -30,6 +31,7 @@ MAPS = (
     *(f"rollout {name}" for name in LOCAL),
 )
 YARDSTICKS = ("blank-out", "gradient × input", "gradient length", "blank-out, [MASK]")
+REMEDY = 'use load_model("verb-number")'
 DECIMALS = 9  # equal flows differ in their last digits
 
 
@@ -55,27 +57,25 @@ def measure(
     "blank-out" puts [UNK] in the place of each token, as AZ20 do. `scorer` is what is disturbed, by
     default `model` itself. Give the same network in double precision where ranks of small effects
     count: they are differences of two large numbers. Raises ValueError as `trace` does, for a text
-    without exactly one [MASK], an unknown yardstick, and a model that does not give one number a
-    token.
+    without exactly one [MASK], an unknown yardstick, a model that has not all the maps or does not
+    give one number a token, and a scorer that reads other tokens than the model.
     """
+    check_model(model)
+    role = "model" if scorer is None else "scorer"
     scorer = model if scorer is None else scorer
+    check_type("scorer", scorer, Model, "make one with load_model(), or leave it out")
     check_strings("yardsticks", yardsticks)
     for name in yardsticks or [None]:
         check_choice("yardsticks, each of them,", name, YARDSTICKS)
     run = trace(model, text)
-    if run.tokens.count("[MASK]") != 1:
-        raise ValueError(
-            f"text must hold [MASK] once, it has it {run.tokens.count('[MASK]')} times."
-        )
-    mask = run.tokens.index("[MASK]")
+    mask = _mask(model, run)
+    _check_tokens(scorer, text, run.tokens)
 
     def score(output) -> Tensor:
-        if "logits" not in output or output.logits.shape[-1] != 1:
-            raise ValueError(
-                f"model {model.name!r} does not give one number a token; use "
-                'load_model("verb-number").'
-            )
-        return output.logits[0, mask, 0]
+        logits = getattr(output, "logits", None)
+        if logits is None or logits.shape != (1, len(run.tokens), 1):
+            raise ValueError(f"{role} {scorer.name!r} does not give one number a token; {REMEDY}.")
+        return logits[0, mask, 0]
 
     gradient, x = None, None
     if any(name.startswith("gradient") for name in yardsticks):
@@ -102,8 +102,15 @@ def draw_yardstick(
     for an unknown map, a yardstick that was not measured, and a layer out of range; −1 is the last.
     """
     check_type("measured", measured, Measured, "take one of measure()")
+    if near := nearest(map_name, MAPS):
+        raise ValueError(f"map_name {shown(map_name)} is unknown{near} Maps: {', '.join(MAPS)}.")
     check_choice("map_name", map_name, MAPS)
-    check_choice("yardstick", yardstick, tuple(measured.yardsticks))
+    check_choice("yardstick", yardstick, YARDSTICKS)
+    if yardstick not in measured.yardsticks:
+        raise ValueError(
+            f"yardstick {yardstick!r} was not measured, only {', '.join(measured.yardsticks)}; "
+            f'call measure(model, text, ["{yardstick}"]).'
+        )
     layer = check_index("layer", layer, len(measured.rows[map_name]), 1) + 1
     row, effect = measured.rows[map_name][layer - 1].clone(), measured.yardsticks[yardstick]
     row[measured.mask] = float("nan")
@@ -118,6 +125,32 @@ def draw_yardstick(
         vmax = float(values.nan_to_num(0.0).max()) * 1.05 or None
         plots.token_bars(values, measured.tokens, title=title, label=label, vmax=vmax, ax=ax)
     return figure
+
+
+def _mask(model: Model, run: Trace) -> int:
+    """The position of [MASK], if the model and the text are such as MAPS can be read off."""
+    if "[MASK]" not in model.tokenizer.get_vocab():
+        raise ValueError(f"model {model.name!r} has no token [MASK], whose row is read; {REMEDY}.")
+    if run.tokens.count("[MASK]") != 1:
+        raise ValueError(
+            f"text must hold [MASK] once, it has it {run.tokens.count('[MASK]')} times."
+        )
+    if "AttnResLn-N" not in run.stages:
+        raise ValueError(
+            f"model {model.name!r} has no LayerNorm after the residual connection, and some of MAPS "
+            f"are read after it; {REMEDY}."
+        )
+    return run.tokens.index("[MASK]")
+
+
+def _check_tokens(scorer: Model, text: str, tokens: list[str]) -> None:
+    """Raise ValueError unless the scorer cuts the text into these tokens."""
+    read = readable(scorer.tokenizer, scorer.tokenizer(text, verbose=False)["input_ids"])
+    if read != tokens:
+        raise ValueError(
+            f"scorer {scorer.name!r} must cut text into the same tokens as model, got {shown(read)} "
+            f"for {shown(tokens)}; give the same network in double precision."
+        )
 
 
 def _rows(maps: dict[str, Tensor], mask: int) -> dict[str, Tensor]:

@@ -157,6 +157,34 @@ def test_links_leave_the_axes_usable():
     plt.close(ax.figure)
 
 
+def test_links_outside_the_map_or_of_another_kind():
+    ax = plots.heatmap(np.eye(2, 3), ["a", "b"], ["x", "y", "z"])
+    inside, none = frozenset({(2, 1)}), frozenset()
+    plots.links(ax, {(2, 1)}, Gold(inside, inside))
+    limits = ax.get_xlim(), ax.get_ylim()
+    for predicted, gold, sentence in (
+        (
+            {(9, 9)},
+            Gold(none, none),
+            r"predicted has the link \(9, 9\), outside its 3 source and 2",
+        ),
+        ({(1, 2)}, Gold(none, none), r"predicted has the link \(1, 2\)"),
+        (set(), Gold(none, frozenset({(3, 0)})), r"gold has the link \(3, 0\)"),
+        (set(), Gold(frozenset({(3, 0)}), none), r"gold has the link \(3, 0\)"),
+        (set(), Gold("a", "b"), "gold must hold two sets of pairs"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            plots.links(ax, predicted, gold)
+    assert (ax.get_xlim(), ax.get_ylim()) == limits
+
+
+def test_a_sure_link_is_drawn_though_it_is_not_among_the_possible():
+    ax = plots.heatmap(np.eye(2), ["a", "b"], ["x", "y"])
+    plots.links(ax, set(), Gold(frozenset({(0, 1)}), frozenset()))
+    (frame,) = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
+    assert frame.get_linestyle() == "-" and frame.get_xy() == (0.1, 1.1)
+
+
 def test_the_widget_draws_what_the_controls_say(model, monkeypatch):
     calls = []
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from helpers import STAGES, flow, labels, plots, rollout, stage_map, trace
 from helpers.figures import RESIDUALS, draw_flow, draw_rollout, residual_of
+from helpers.pipes import WIDEST
 from helpers.widgets import explore_flow
 
 ODD = ["$x$", "_a_b", "\\alpha", "<", "&", "#", "##字", "中文", "x" * 60, "$", "", "a\nb"]
@@ -53,9 +54,7 @@ def _pipes(ax) -> dict:
 def test_a_line_for_each_pipe_as_wide_as_its_capacity():
     ax = plots.pipes(HAND, ["a", "b", "c"], title="A title")
     assert isinstance(ax, Axes) and ax.get_title() == "A title"
-    wanted = {
-        (n + 1, i, j): plots.WIDEST * HAND[n, i, j].item() for n, i, j in HAND.nonzero().tolist()
-    }
+    wanted = {(n + 1, i, j): WIDEST * HAND[n, i, j].item() for n, i, j in HAND.nonzero().tolist()}
     assert _pipes(ax) == pytest.approx(wanted)
     assert ax.get_xlabel() == "layer" and ax.get_ylabel() == "position"
     assert [label.get_text() for label in ax.get_xticklabels()] == ["input", "1", "2"]
@@ -63,7 +62,7 @@ def test_a_line_for_each_pipe_as_wide_as_its_capacity():
     assert ax.get_ylim() == (3, 0), "the first token is on top"
     legend = ax.get_legend()
     assert "capacity" in legend.get_title().get_text()
-    widths = [line.get_linewidth() / plots.WIDEST for line in legend.get_lines()]
+    widths = [line.get_linewidth() / WIDEST for line in legend.get_lines()]
     assert [text.get_text() for text in legend.get_texts()] == [f"{w:g}" for w in widths]
     _save(ax.figure)
 
@@ -84,16 +83,21 @@ def test_thin_pipes_are_left_out_but_what_they_reach_is_not():
 
 
 def test_the_result_is_a_bar_and_a_number():
-    result = [0.25, 0.5, 2]
+    result = [0.25, 0.5, 1]
     ax = plots.pipes(HAND, ["a", "b", "c"], result=result, label="flow $", vmax=1)
     widths = [abs(bar.get_width()) for bar in ax.patches]
-    assert widths == pytest.approx([0.2, 0.4, 0.8]), "no bar is longer than vmax"
-    assert [text.get_text() for text in ax.texts] == ["0.25", "0.50", "2.00"]
+    assert widths == pytest.approx([0.2, 0.4, 0.8])
+    assert [text.get_text() for text in ax.texts] == ["0.25", "0.50", "1.00"]
     assert ax.get_xticklabels()[0].get_text() == "flow $"
     _save(ax.figure)
     ax = plots.pipes(HAND, ["a", "b", "c"], result=[0, 0, 0])
     assert [bar.get_width() for bar in ax.patches] == [0, 0, 0]
     _save(ax.figure)
+
+
+def test_pipes_of_bfloat16():
+    ax = plots.pipes(HAND.bfloat16(), ["a", "b", "c"], result=torch.ones(3).bfloat16())
+    assert _pipes(ax) == pytest.approx(_pipes(plots.pipes(HAND, ["a", "b", "c"])))
 
 
 def test_pipes_on_axes_that_are_given():
@@ -122,6 +126,12 @@ def test_pipes_of_odd_tokens():
         ({"query": 3}, ["query", "0 to 2", "3"]),
         ({"query": -4}, ["query", "from -3 to -1", "-4"]),
         ({"result": [1, 2]}, ["result", "(2,)", "3 tokens"]),
+        ({"result": [1, -1, 0]}, ["result must be 0 or more", "got -1 at position [1]"]),
+        ({"result": [1, 3, 0], "vmax": 2}, ["result must be from 0 to 2", "got 3 at position [1]"]),
+        ({"capacities": 2 * HAND}, ["capacities must be from 0 to 1, got 2 at position [0, 0, 0]"]),
+        ({"capacities": -HAND}, ["capacities must be from 0 to 1, got -1 at"]),
+        ({"capacities": [[[1, 2], [3]]]}, ["capacities must be an array of real numbers"]),
+        ({"tokens": [], "capacities": HAND[:, :0, :0]}, ["tokens is empty"]),
     ],
 )
 def test_pipes_that_do_not_fit(given, words):

@@ -140,6 +140,59 @@ def test_a_model_without_a_score(tiny):
         measure(tiny("bert"), TEXT)
 
 
+def _with_head(folder, family: str, head: str, labels: int = 1):
+    words = tokenizer(family)
+    settings = config(family, words)
+    settings.num_labels = labels
+    network = getattr(transformers, head)(settings)
+    randomise(network, seed=3)
+    network.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("head", "labels"), [("BertForSequenceClassification", 1), ("BertForTokenClassification", 2)]
+)
+def test_a_model_that_scores_the_text_or_gives_several_numbers(tmp_path, scorer, head, labels):
+    model = _with_head(tmp_path, "bert", head, labels)
+    for text in (TEXT, "[MASK]"):  # the mask first too: a whole text's score has a first place
+        for draw in (measure, explore_yardsticks):
+            with pytest.raises(ValueError, match="^model .* does not give one number a token; use"):
+                draw(model, text)
+    with pytest.raises(ValueError, match="^scorer .* does not give one number a token"):
+        measure(scorer, TEXT, scorer=model)
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [
+        ("roberta", r"model .* has no token \[MASK\]"),
+        ("modernbert", "model .* has no LayerNorm after the residual"),
+    ],
+)
+def test_a_model_without_the_mask_or_the_maps(tmp_path, family, words):
+    names = {"roberta": "Roberta", "modernbert": "ModernBert"}
+    model = _with_head(tmp_path, family, f"{names[family]}ForTokenClassification")
+    with pytest.raises(ValueError, match=words + r'.*use load_model\("verb-number"\)\.'):
+        measure(model, TEXT)
+
+
+def test_a_scorer_must_be_a_model_that_reads_the_same_tokens(tiny, scorer):
+    with pytest.raises(TypeError, match="^scorer must be a Model, got str"):
+        measure(scorer, TEXT, scorer="x")
+    with pytest.raises(TypeError, match="^model must be a Model, got str"):
+        measure("x", TEXT)
+    shorter = copy.deepcopy(scorer.tokenizer)
+    shorter.add_tokens(["on them"])
+    other = replace(scorer, tokenizer=shorter)
+    for wrong in (tiny("gpt2"), tiny("t5"), other):
+        with pytest.raises(ValueError, match="^scorer .* must cut text into the same tokens"):
+            measure(scorer, TEXT, scorer=wrong)
+    with pytest.raises(ValueError, match="^scorer .* does not give one number a token"):
+        measure(scorer, TEXT, scorer=tiny("bert"))
+
+
 def test_the_model_of_the_lesson():
     text = "The keys near the door [MASK] gone."
     run = measure(load_model("verb-number"), text)
@@ -172,7 +225,10 @@ def test_draw_yardstick(measured, name, yardstick):
 
 def test_choices_that_do_not_exist(measured):
     for choice, words in (
-        (("Attn-X", 1), "map_name must be \"Attn-W\", .* got 'Attn-X'"),
+        (("Attn-X", 1), "map_name 'Attn-X' is unknown; did you mean 'Attn-.'. Maps: Attn-W, "),
+        (("rolout attn-w", 1), "did you mean 'rollout Attn-W'"),
+        (("taste", 1), "map_name must be \"Attn-W\", .* got 'taste'"),
+        ((np.ones(2), 1), 'map_name must be "Attn-W", '),
         (("Attn-W", 1, "taste"), "yardstick must be \"blank-out\", .* got 'taste'"),
         (("Attn-W", 0), "layer must be a whole number from 1 to 3, .* got 0"),
         (("Attn-W", 4), "layer must be a whole number from 1 to 3, .* got 4"),
@@ -186,7 +242,7 @@ def test_choices_that_do_not_exist(measured):
 def test_a_yardstick_that_was_not_measured(scorer):
     few = measure(scorer, TEXT, YARDSTICKS[1:2])
     draw_yardstick(few, "Attn-W", 1, YARDSTICKS[1])
-    with pytest.raises(ValueError, match='yardstick must be "gradient × input", got'):
+    with pytest.raises(ValueError, match=r"yardstick 'blank-out' was not measured, only gradient"):
         draw_yardstick(few, "Attn-W", 1)
 
 
