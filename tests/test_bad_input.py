@@ -1,6 +1,8 @@
 """What people really pass by mistake: each gets one clear sentence, or the right result."""
 
 import copy
+import dataclasses
+import json
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,6 +10,7 @@ import pandas as pd
 import pytest
 import safetensors.torch
 import torch
+import transformers
 
 from helpers import (
     alignment,
@@ -94,6 +97,12 @@ def test_numpy_and_torch_integers_are_numbers_and_bools_are_not(run):
             widgets.draw_attention(run, wrong)
 
 
+def edit(folder, **changes):
+    """Change config.json in a folder."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
 @pytest.fixture
 def folder(tiny, tmp_path):
     model = tiny("bert")
@@ -112,13 +121,95 @@ def test_weights_that_the_files_lack_are_named_and_never_random(folder):
         load_model(folder)
 
 
-def test_a_missing_pooler_is_harmless(folder):
+@pytest.mark.parametrize(
+    ("family", "head"),
+    [
+        ("bert", "BertForMaskedLM"),
+        ("bert", "BertForSequenceClassification"),
+        ("bert", "BertForTokenClassification"),
+        ("roberta", "RobertaForMaskedLM"),
+        ("electra", "ElectraForPreTraining"),
+        ("gpt2", "GPT2ForSequenceClassification"),
+        ("bart", "BartForSequenceClassification"),
+    ],
+)
+def test_a_task_head_that_the_files_lack_is_never_random(tiny, tmp_path, family, head):
+    model = tiny(family)
+    model.network.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    edit(tmp_path, architectures=[head])
+    with pytest.raises(ValueError, match="lacks weights .* random .* config.json"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "head"), [("gpt2", "GPT2LMHeadModel"), ("t5", "T5EncoderModel")]
+)
+def test_a_head_or_a_side_without_weights_of_its_own_is_read(tiny, tmp_path, family, head):
+    model = tiny(family)
+    model.network.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    edit(tmp_path, architectures=[head])
+    assert type(load_model(tmp_path).network).__name__ == head
+
+
+@pytest.mark.parametrize(
+    ("family", "change"),
+    [
+        ("bert", {"num_hidden_layers": 2}),
+        ("gpt2", {"n_layer": 2}),
+        ("llama", {"num_hidden_layers": 1}),
+        ("t5", {"num_layers": 1}),
+        ("marian", {"decoder_layers": 2}),
+    ],
+)
+def test_layers_that_the_config_does_not_count_are_named(tiny, tmp_path, family, change):
+    model = tiny(family)
+    model.network.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    edit(tmp_path, **change)
+    if family == "llama":
+        edit(tmp_path, layer_types=None)
+    with pytest.raises(ValueError, match=r"holds layers that its config.json does not count, .*\d"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("head", [None, "BertForSequenceClassification"])
+def test_a_missing_pooler_is_none_and_never_random(folder, head):
+    if head:
+        config = load_model(folder).network.config
+        transformers.BertForSequenceClassification(config).save_pretrained(folder)
     file = folder / "model.safetensors"
     weights = safetensors.torch.load_file(file)
     kept = {name: value for name, value in weights.items() if "pooler" not in name}
     assert len(kept) < len(weights)
     safetensors.torch.save_file(kept, file, metadata={"format": "pt"})
-    assert trace(load_model(folder), "the keys").stages
+    if head:
+        with pytest.raises(ValueError, match="lacks weights .*pooler"):
+            load_model(folder)
+        return
+    model = load_model(folder)
+    assert trace(model, "the keys").stages
+    assert model.network.pooler is None
+    blank_out(model, "the keys", lambda output: output.last_hidden_state.sum())
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("network", None), ("network", "bert"), ("tokenizer", None), ("tokenizer", "bert")],
+)
+def test_a_model_put_together_from_something_else(tiny, part, value):
+    model = dataclasses.replace(tiny("bert"), **{part: value})
+    for function in (
+        expansion_rate,
+        lambda model: trace(model, "the keys"),
+        lambda model: value_zeroing(model, "the keys"),
+        lambda model: blank_out(model, "the keys", len),
+        lambda model: input_gradients(model, "the keys", len),
+        lambda model: corpus.frequency_ranks(model, [1]),
+    ):
+        with pytest.raises(TypeError, match=rf"^model\.{part} must be a .*load_model\(\)\."):
+            function(model)
 
 
 def test_a_file_where_a_folder_is_wanted(folder):
