@@ -8,6 +8,7 @@ from operator import index
 from pathlib import Path
 
 import numpy as np
+import torch
 
 
 def shown(value) -> str:
@@ -50,6 +51,14 @@ def is_link(value) -> bool:
 def is_links(value) -> bool:
     """Whether this is a set of links."""
     return isinstance(value, set | frozenset) and all(map(is_link, value))
+
+
+def check_exact() -> None:
+    """Raise ValueError where torch computes in 16 bits, whatever the tensors are in."""
+    if any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")):
+        raise ValueError(
+            "torch.autocast is on, which is too coarse for exact parts; call this outside of it."
+        )
 
 
 def check_index(name: str, value: int, size: int, first: int = 0) -> int:

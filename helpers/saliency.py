@@ -16,9 +16,10 @@ from transformers.utils import ModelOutput
 from helpers import anatomy
 from helpers.arguments import check_choice, check_index, real_array, shown
 from helpers.encode import encode
+from helpers.fitness import check_finite, check_network, check_weights
 from helpers.models import Model, check_model
 from helpers.parts import values
-from helpers.trace import Block, check_network, check_weights, trace
+from helpers.trace import Block, trace
 
 Score = Callable[[ModelOutput], Tensor]  # the output for one text, batch axis 1 → one number
 TOKENS = 1024  # at most so many in one pass, which bounds the memory
@@ -135,6 +136,7 @@ def value_zeroing(model: Model, text: str) -> Tensor:
                 layer.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
             )
         run = trace(model, text, attention=attention)
+    check_finite(model, *(_states(output) for *_, output in calls))
     with torch.no_grad():
         layers = zip(parts, run.blocks, calls, strict=True)
         return torch.stack([_turns(part, block, *call) for part, block, call in layers])
@@ -252,5 +254,9 @@ def _turns(part: anatomy.Anatomy, block: Block, args, kwargs, output) -> Tensor:
 
 def _unit(output: Tensor | tuple) -> Tensor:
     """A layer's output states at length 1, in float64: (batch, T, D)."""
-    states = output[0] if isinstance(output, tuple) else output
-    return nn.functional.normalize(states.double(), dim=-1)
+    return nn.functional.normalize(_states(output).double(), dim=-1)
+
+
+def _states(output: Tensor | tuple) -> Tensor:
+    """The hidden states among what a layer returns: (batch, T, D)."""
+    return output[0] if isinstance(output, tuple) else output

@@ -419,12 +419,119 @@ def test_weights_that_are_no_numbers(tiny):
         expansion_rate,
         lambda model: blank_out(model, "she saw", lambda output: output[0].sum()),
         lambda model: input_gradients(model, "she saw", lambda output: output[0].sum()),
+        lambda model: trace(model, "she saw"),
+        lambda model: value_zeroing(model, "she saw"),
     ):
         with pytest.raises(ValueError, match=r"NaN or infinite weights, first in .*layer\.1\."):
             function(model)
+
+
+def changed(model, change) -> Model:
+    """A copy of the model after the function `change` of its network."""
+    network = copy.deepcopy(model.network)
+    with torch.no_grad():
+        change(network)
+    return Model("changed", network, model.tokenizer)
+
+
+READINGS = {
+    "trace": lambda model: trace(model, "the keys"),
+    "value zeroing": lambda model: value_zeroing(model, "the keys"),
+    "blank-out": lambda model: blank_out(model, "the keys", lambda output: output[0].sum()),
+    "gradients": lambda model: input_gradients(model, "the keys", lambda output: output[0].sum()),
+}
+NETWORKS = {
+    "training mode": lambda net: net.encoder.layer[1].train(),
+    "is in torch.float16": lambda net: net.encoder.layer[2].half(),
+    "is in float32 and in float64": lambda net: net.encoder.layer[2].double(),
+}
+
+
+@pytest.mark.parametrize("message", NETWORKS)
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_network_of_which_only_a_part_is_unfit(tiny, message, reading):
+    with pytest.raises(ValueError, match=f"^model.network .*{message}"):
+        READINGS[reading](changed(tiny("bert"), NETWORKS[message]))
+
+
+@pytest.mark.parametrize("function", [*READINGS, "stages", "rates", "rollout", "flow"])
+def test_autocast_is_refused(tiny, function):
+    model = tiny("bert")
+    run, maps = trace(model, "the keys"), torch.ones(1, 2, 2)
+    more = {
+        "stages": lambda _: stage_map(run, "Attn-N"),
+        "rates": expansion_rate,
+        "rollout": lambda _: rollout(maps),
+        "flow": lambda _: flow(maps),
+    }
+    refused = pytest.raises(ValueError, match="torch.autocast is on")
+    with torch.autocast("cpu", torch.bfloat16), refused:
+        (READINGS | more)[function](model)
+
+
+LAST = {
+    "gpt2": "h.2.mlp.c_proj.weight",
+    "opt": "decoder.layers.2.fc2.weight",
+    "gpt_neox": "layers.2.mlp.dense_4h_to_h.weight",
+    "llama": "layers.2.mlp.down_proj.weight",
+    "modernbert": "layers.2.mlp.Wo.weight",
+    "gemma2": "layers.2.mlp.down_proj.weight",
+    "t5": "encoder.block.1.layer.1.DenseReluDense.wo.weight",
+}
+
+
+@pytest.mark.parametrize("family", LAST)
+def test_a_feed_forward_network_that_is_no_number(tiny, family):
+    """No attention block reads the last one, and still a map of whole layers would be NaN."""
+
+    def spoil(network):
+        network.base_model.get_parameter(LAST[family])[0, 0] = NAN
+
+    with pytest.raises(ValueError, match=f"first in .*{LAST[family]}; load it again"):
+        value_zeroing(changed(tiny(family), spoil), "the keys")
+
+
+@pytest.mark.parametrize("family", ["bert", "opt, post-LN", "gpt2", "llama"])
+def test_weights_that_are_too_large(tiny, family):
+    model = tiny(family)
+
+    def enlarge(network):
+        for name, weight in network.named_parameters():
+            if "v_proj" in name or "value" in name or "c_attn" in name:
+                weight.mul_(1e19)
+
+    large = changed(model, enlarge)
+    with pytest.raises(ValueError, match="weights of layer 0 .* NaN or infinite"):
+        expansion_rate(large)
     for function in (trace, value_zeroing):
-        with pytest.raises(ValueError, match="give NaN or infinite numbers"):
-            function(model, "she saw")
+        with pytest.raises(
+            ValueError, match="layers give NaN or infinite numbers, or such whose sq"
+        ):
+            function(large, "the keys")
+
+
+@pytest.mark.parametrize("stage", ["Attn-N", "AttnRes-N", "AttnResLn-N"])
+def test_a_map_is_never_nan(tiny, stage):
+    run = trace(tiny("bert"), "the keys")
+    blocks = [dataclasses.replace(block, W_O=block.W_O * 1e30) for block in run.blocks]
+    large = dataclasses.replace(run, blocks=blocks)
+    for function in (stage_map, mixing_ratio):
+        with pytest.raises(ValueError, match="weights of layer 0 .* NaN or infinite"):
+            function(large, stage)
+    for function in (globenc, transformed_norms, weighted_norms):
+        with pytest.raises(ValueError, match="weights of layer 0 .* NaN or infinite"):
+            function(large)
+
+
+def test_maps_of_other_tokens_than_queries(tiny):
+    with pytest.raises(
+        ValueError, match=r"got \(2, 3, 4\); a map must be square, and those of cross"
+    ):
+        rollout(torch.ones(2, 3, 4))
+    with pytest.raises(ValueError, match=r"got \(2, 5, 3, 3\); combine the heads first"):
+        flow(torch.ones(2, 5, 3, 3))
+    with pytest.raises(ValueError, match=r"^residual must be .* got a tensor of shape \(\)\.$"):
+        rollout(torch.ones(2, 3, 3), torch.tensor(0.5))
 
 
 def test_files_of_links_from_other_editors_and_places(tmp_path, monkeypatch):
