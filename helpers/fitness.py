@@ -9,7 +9,7 @@ from helpers.models import Model
 
 
 def check_network(model: Model) -> None:
-    """Raise ValueError, naming the remedy, if the network is too coarse or changes at random."""
+    """Raise ValueError, naming the remedy, if the network is coarse, random or without names."""
     check_exact()
     kinds = {part.dtype for part in model.network.parameters() if part.is_floating_point()}
     coarse = kinds - {torch.float32, torch.float64}
@@ -26,6 +26,11 @@ def check_network(model: Model) -> None:
         raise ValueError(
             "model.network is in training mode, where dropout changes every output at random; "
             "call model.network.eval() first."
+        )
+    if not getattr(model.network.config, "return_dict", True):
+        raise ValueError(
+            "model.network gives its output without names; set model.network.config.return_dict to "
+            "True, or load it with load_model."
         )
 
 
@@ -63,3 +68,24 @@ def check_finite(model: Model, *tensors: Tensor) -> None:
             "The model's layers give NaN or infinite numbers, or such whose squares are infinite; "
             "check the size of model.network's weights."
         )
+
+
+def check_one_text(model: Model) -> None:
+    """Raise ValueError unless the whole network, head included, reads one text."""
+    if model.network.config.is_encoder_decoder:
+        raise ValueError(
+            f"{model.name!r} is an encoder-decoder, whose output needs a second text; give a model "
+            "that reads one text."
+        )
+    if type(model.network).__name__.endswith("ForMultipleChoice"):
+        raise ValueError(
+            f"{model.name!r} has the head {type(model.network).__name__}, which compares several "
+            "texts; give a model that reads one text."
+        )
+
+
+def reads_batches(model: Model) -> bool:
+    """Whether the whole network reads texts of one length together."""
+    # These look for the last token before the padding, and refuse where they can not know it.
+    looks = type(model.network).__name__.endswith("ForSequenceClassification")
+    return not looks or model.network.config.pad_token_id is not None

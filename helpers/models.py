@@ -34,6 +34,7 @@ class Model:
     tokenizer: transformers.PreTrainedTokenizerBase
 
 
+@torch.inference_mode(False)  # whose tensors can never have a gradient
 def load_model(name: str | Path = DEFAULT) -> Model:
     """Load a network and its tokenizer in eager attention, evaluation mode and float32.
 
@@ -53,7 +54,7 @@ def load_model(name: str | Path = DEFAULT) -> Model:
         try:
             config = AutoConfig.from_pretrained(source)
             config.chunk_size_feed_forward = 0  # it saves memory, and hides tensors from trace
-            config.return_dict = True  # a score looks for its output by name
+            config.return_dict = True
             tokenizer = AutoTokenizer.from_pretrained(source)
             network, report = _network_class(config).from_pretrained(
                 source,
@@ -104,13 +105,10 @@ def _verb_number() -> Model:
 
 def check_model(model: Model) -> None:
     """Raise TypeError, naming the remedy, unless this is a Model with a network and a tokenizer."""
-    if not isinstance(model, Model):
-        raise TypeError(
-            f"model must be a Model, got {type(model).__name__}; make one with load_model()."
-        )
-    remedy = "make the Model with load_model()"
-    check_type("model.network", model.network, PreTrainedModel, remedy)
-    check_type("model.tokenizer", model.tokenizer, transformers.PreTrainedTokenizerBase, remedy)
+    check_type("model", model, Model, "make one with load_model()")
+    kinds = {"network": PreTrainedModel, "tokenizer": transformers.PreTrainedTokenizerBase}
+    for part, kind in kinds.items():
+        check_type(f"model.{part}", getattr(model, part), kind, "make it with load_model()")
 
 
 def in_cache(name: str) -> bool:

@@ -75,9 +75,10 @@ def trace(
 ) -> Trace:
     """Run the model once on one text and keep what its attention blocks read, weigh and write.
 
-    `text` is used whole: nothing is padded or cut off. `pair` is BERT's second segment. An
-    encoder-decoder reads `text` in its encoder, while its decoder is fed `target`, word for word,
-    whatever it would have said itself (teacher forcing; K20, section 5). `attention` chooses among
+    `text` is used whole: nothing is padded or cut off. `pair` is BERT's second segment; of an
+    encoder-decoder its encoder alone takes it. An encoder-decoder reads `text` in its encoder, while
+    its decoder is fed `target`, word for word, whatever it would have said itself (teacher forcing;
+    K20, section 5). `attention` chooses among
     its three: "cross" (the default; queries are target tokens, keys are source tokens), "decoder",
     or "encoder", which needs no target. Shapes are given at `Trace` and `Block`; all tensors are
     detached, without a batch axis, and float32, or float64 where the network is.
@@ -107,9 +108,7 @@ def read(
         for tap in seen:
             hooks.callback(_listen(tap, seen).remove)
         # Without the head, since some ask for more than one text, and without a cache for a next one.
-        output = model.network.base_model(
-            **inputs, output_attentions=True, use_cache=False, return_dict=True
-        )
+        output = model.network.base_model(**inputs, output_attentions=True, use_cache=False)
     weights = _attention(output, attention, len(parts))
     check_finite(model, weights, *chain(*seen.values()))
     source = inputs["input_ids"][0].tolist()

@@ -174,6 +174,13 @@ def test_layers_that_the_config_does_not_count_are_named(tiny, tmp_path, family,
         load_model(tmp_path)
 
 
+def test_an_output_without_names_in_the_config_of_a_folder(folder):
+    edit(folder, return_dict=False)
+    model = load_model(folder)
+    assert trace(model, "the keys").stages
+    blank_out(model, "the keys", lambda output: output.last_hidden_state.sum())
+
+
 @pytest.mark.parametrize("head", [None, "BertForSequenceClassification"])
 def test_a_missing_pooler_is_none_and_never_random(folder, head):
     if head:
@@ -441,6 +448,7 @@ READINGS = {
     "gradients": lambda model: input_gradients(model, "the keys", lambda output: output[0].sum()),
 }
 NETWORKS = {
+    "without names": lambda net: setattr(net.config, "return_dict", False),
     "training mode": lambda net: net.encoder.layer[1].train(),
     "is in torch.float16": lambda net: net.encoder.layer[2].half(),
     "is in float32 and in float64": lambda net: net.encoder.layer[2].double(),
