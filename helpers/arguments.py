@@ -61,7 +61,7 @@ def check_exact() -> None:
         )
 
 
-def check_index(name: str, value: int, size: int, first: int = 0) -> int:
+def check_index(name: str, value: int, size: int, first: int = 0, from_end: bool = True) -> int:
     """The index from 0 of a number that counts from `first`, or as in Python from the end.
 
     Raises ValueError for what is no whole number or not one of the `size`.
@@ -72,11 +72,11 @@ def check_index(name: str, value: int, size: int, first: int = 0) -> int:
         number = None
     if number is not None and first <= number < first + size:
         return number - first
-    if number is not None and -size <= number < 0:
+    if number is not None and from_end and -size <= number < 0:
         return number + size
+    end = f", or from {-size} to -1 counted from the end" if from_end else ""
     raise ValueError(
-        f"{name} must be a whole number from {first} to {first + size - 1}, or from {-size} to -1 "
-        f"counted from the end, got {shown(value)}."
+        f"{name} must be a whole number from {first} to {first + size - 1}{end}, got {shown(value)}."
     )
 
 

@@ -578,3 +578,73 @@ def test_a_check_of_a_layer_that_does_not_exist(run, check, layer):
 def test_a_check_of_a_rate_that_does_not_exist(minilm):
     with pytest.raises(ValueError, match="layer must be a whole number from 0 to 5"):
         checks.check_expansion_rate(None, minilm, 6)
+
+
+GRADIENT, FIVE = torch.ones(5, 8), ["a", "a", "b", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (
+            lambda run: checks.check_gradient_times_input(None, GRADIENT, GRADIENT[:4]),
+            "gradient and x",
+        ),
+        (lambda run: checks.check_gradient_times_input(None, None, GRADIENT), "gradient must be"),
+        (lambda run: checks.check_gradient_times_input(None, GRADIENT, None), "x must be"),
+        (lambda run: checks.check_template_mean(len, torch.arange(5), FIVE), "values must hold"),
+        (lambda run: checks.check_template_mean(len, np.ones(5), FIVE), "values must be a Tensor"),
+        (lambda run: checks.check_template_mean(len, [1.0] * 5, FIVE), "values must be a Tensor"),
+        (lambda run: checks.check_template_mean(len, torch.ones(4), FIVE), "values must hold"),
+        (lambda run: checks.check_template_mean(len, torch.ones(0), []), "values must hold"),
+        (lambda run: checks.check_template_mean(len, torch.ones(5), np.ones(5)), "templates must"),
+        (
+            lambda run: checks.check_takeover(1, run, 99),
+            "position must be a whole number from 1 to",
+        ),
+        (lambda run: checks.check_takeover(1, run, 0), "position must be a whole number from 1 to"),
+        (lambda run: checks.check_takeover(1, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_head_weights(None, None, 1, 1), "run must be a Trace"),
+        (lambda run: checks.check_cls_share(None, None), "run must be a Trace"),
+        (lambda run: checks.check_punctuation_share(None, None), "run must be a Trace"),
+        (lambda run: checks.check_two_back_head(None, None), "run must be a Trace"),
+        (lambda run: checks.check_transformed_norms(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_attn_n(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_norm_share(None, None, "[CLS]"), "run must be a Trace"),
+        (lambda run: checks.check_disagreement(None, None), "run must be a Trace"),
+        (lambda run: checks.check_layernorm_part(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_block_output(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_mixing_ratio(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_rollout(None, None, 0.5), "run must be a Trace"),
+        (lambda run: checks.check_measured_residual(None, None), "run must be a Trace"),
+        (lambda run: checks.check_bottleneck(len, None), "maps must be"),
+        (lambda run: checks.check_flow_by_hand(None, None, 1), "maps must be"),
+        (lambda run: checks.check_cap(None, None, 0.5), "maps must be"),
+        (lambda run: checks.check_flow_matrix(len, None, 1), "maps must be"),
+        (lambda run: checks.check_expansion_rate(None, None, 1), "model must be a Model"),
+        (lambda run: checks.check_aer("text", None, None), "predicted must be"),
+        (lambda run: checks.check_to_words(None, None, [0], [0]), "scores must be"),
+    ],
+)
+def test_what_the_notebook_gives_a_check_is_named_where_it_is_wrong(run, check, message):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}") as caught:
+        check(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_complex_answer_prints_one_line(capsys, recwarn):
+    line = said(capsys, checks.check_to_words, torch.eye(2) + 0j, torch.eye(2), [0, 1], [0, 1])
+    assert line.startswith("Not yet: expected a tensor of real numbers") and not recwarn.list
+
+
+def test_a_run_of_cross_attention_in_lesson_4(capsys, tiny):
+    run = trace(tiny("marian"), "Die Schlüssel", target="The keys")
+    line = said(capsys, checks.check_mixing_ratio, None, run, 1)
+    assert (
+        line == "Not yet: this exercise needs self-attention, and this run is of cross-attention."
+    )
+
+
+def test_a_number_of_a_token_does_not_count_from_the_end(minilm):
+    with pytest.raises(ValueError, match="^ids, each of them, must be .* from 0 to 30521, got -1"):
+        corpus.frequency_ranks(minilm, [-1])
