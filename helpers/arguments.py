@@ -55,7 +55,7 @@ def is_links(value) -> bool:
 
 def check_exact() -> None:
     """Raise ValueError where torch computes in 16 bits, whatever the tensors are in."""
-    if any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")):
+    if any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda", "mps")):
         raise ValueError(
             "torch.autocast is on, which is too coarse for exact parts; call this outside of it."
         )

@@ -212,7 +212,9 @@ def _random_weights(network: PreTrainedModel, missing) -> list[str]:
     if pooler and network is network.base_model:
         network.pooler = None
         missing = set(missing) - pooler
-    return sorted(missing)
+    # The base model's first, which a head can share.
+    prefix = f"{network.base_model_prefix}."
+    return sorted(missing, key=lambda name: (not name.startswith(prefix), name))
 
 
 def _unread_layers(network: PreTrainedModel, unexpected) -> list[str]:
