@@ -9,6 +9,7 @@ from operator import index
 from pathlib import Path
 
 import numpy as np
+import torch
 
 
 def shown(value) -> str:
@@ -53,7 +54,15 @@ def is_links(value) -> bool:
     return isinstance(value, set | frozenset) and all(map(is_link, value))
 
 
-def check_index(name: str, value: int, size: int, first: int = 0) -> int:
+def check_exact() -> None:
+    """Raise ValueError where torch computes in 16 bits, whatever the tensors are in."""
+    if any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda", "mps")):
+        raise ValueError(
+            "torch.autocast is on, which is too coarse for exact parts; call this outside of it."
+        )
+
+
+def check_index(name: str, value: int, size: int, first: int = 0, from_end: bool = True) -> int:
     """The index from 0 of a number that counts from `first`, or as in Python from the end.
 
     Raises ValueError for what is no whole number or not one of the `size`.
@@ -64,11 +73,11 @@ def check_index(name: str, value: int, size: int, first: int = 0) -> int:
         number = None
     if number is not None and first <= number < first + size:
         return number - first
-    if number is not None and -size <= number < 0:
+    if number is not None and from_end and -size <= number < 0:
         return number + size
+    end = f", or from {-size} to -1 counted from the end" if from_end else ""
     raise ValueError(
-        f"{name} must be a whole number from {first} to {first + size - 1}, or from {-size} to -1 "
-        f"counted from the end, got {shown(value)}."
+        f"{name} must be a whole number from {first} to {first + size - 1}{end}, got {shown(value)}."
     )
 
 

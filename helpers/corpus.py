@@ -102,7 +102,7 @@ def frequency_ranks(model: Model, ids: list[int]) -> np.ndarray:
     if not isinstance(ids, list | tuple):
         raise TypeError(f"ids must be a list of whole numbers, such as run.ids, got {shown(ids)}.")
     for number in ids:
-        check_index("ids, each of them,", number, size)
+        check_index("ids, each of them,", number, size, from_end=False)
     if model.tokenizer.convert_tokens_to_ids(["the", "of"]) != [1996, 1997]:
         return np.full(len(ids), np.nan)
     tokens = model.tokenizer.convert_ids_to_tokens(ids)

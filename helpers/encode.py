@@ -1,11 +1,15 @@
 """From a text to token ids, after every check that a text can fail, and back to readable tokens."""
 
+from collections.abc import Sequence
+from numbers import Integral
+
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from helpers import anatomy
+from helpers.arguments import check_index, shown
 from helpers.models import Model, check_model
 
 _SIGNS = bytes_to_unicode()  # how a byte-level vocabulary writes each byte
@@ -31,9 +35,10 @@ def encode(
             f"target is for encoder-decoder models, and {model.name!r} is none; leave it out, or "
             "give a second segment as pair."
         )
-    if attention is not None and pair is not None:
+    if attention in ("cross", "decoder") and pair is not None:
         raise ValueError(
-            "pair is for models with segments, like BERT; give the translation as target."
+            'pair of an encoder-decoder is read with attention="encoder" only; leave it out, and '
+            "give the translation as target."
         )
     if attention in ("cross", "decoder") and target is None:
         raise ValueError(
@@ -95,6 +100,39 @@ def readable(
         token if number in added else _characters(token)
         for number, token in zip(ids, tokens, strict=True)
     ]
+
+
+def blank_id(model: Model, blank: str | int | None) -> int:
+    """The number of the token that replaces the others, or a sentence why there is none."""
+    words, table = model.tokenizer, model.network.get_input_embeddings()
+    named = {"[MASK]": words.mask_token_id, "[UNK]": words.unk_token_id}
+    known = {token: number for token, number in named.items() if number is not None}
+    if blank is None:
+        number = next(iter(known.values()), None)
+    elif isinstance(blank, str):
+        number = known.get(blank, words.get_vocab().get(blank))
+    else:
+        number = blank
+    if number is None and blank is None:
+        raise ValueError("blank must be given: this model has no mask token and no unknown token.")
+    whole = isinstance(number, Integral) and not isinstance(number, bool)
+    if not whole or not 0 <= number < table.num_embeddings:
+        raise ValueError(
+            f"blank {shown(blank)} is no token of this model; give one of its vocabulary, or its number "
+            f"below {table.num_embeddings}{''.join(f', or {token!r}' for token in known)}."
+        )
+    return int(number)
+
+
+def excluded(model: Model, ids: Tensor, exclude: int | Sequence[int] | None) -> Tensor:
+    """Where `exclude` says that nothing shall be measured: (T,), bool."""
+    if exclude is None:
+        mask = model.tokenizer.mask_token_id
+        return ids == (-1 if mask is None else mask)
+    T, found = len(ids), torch.zeros_like(ids, dtype=torch.bool)
+    for position in exclude if isinstance(exclude, list | tuple | range | set) else [exclude]:
+        found[check_index("exclude, each position of it,", position, T)] = True
+    return found
 
 
 def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:

@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import re
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ import transformers
 from huggingface_hub import errors as hub_errors
 from huggingface_hub import model_info, try_to_load_from_cache
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BertForTokenClassification
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
+
+from helpers.arguments import check_type
 
 DEFAULT = "minilm"
 TRANSLATION = "de-en"
@@ -27,10 +30,11 @@ class Model:
     """A network with its tokenizer: what `trace` reads."""
 
     name: str
-    network: transformers.PreTrainedModel
+    network: PreTrainedModel
     tokenizer: transformers.PreTrainedTokenizerBase
 
 
+@torch.inference_mode(False)  # whose tensors can never have a gradient
 def load_model(name: str | Path = DEFAULT) -> Model:
     """Load a network and its tokenizer in eager attention, evaluation mode and float32.
 
@@ -38,10 +42,10 @@ def load_model(name: str | Path = DEFAULT) -> Model:
     Face hub, such as `"bert-base-uncased"`, or one of the three that come with the course, offline:
     `"minilm"` (the default), `"de-en"` (a small German-English translation model), `"verb-number"`
     (the default, its top layers trained to tell the number of a masked verb). A hub model that is
-    already in the local cache needs no network. A task head, where the model has one, is kept.
+    already in the local cache needs no network. A task head is kept; a pooler without weights is not.
 
     Raises ValueError in one sentence where nothing is found under the name, where the folder
-    holds no model, or where the hub can not be reached.
+    holds no model, too few weights or too many layers, or where the hub can not be reached.
     """
     if isinstance(name, str | Path) and str(name).strip() == VERB_NUMBER:
         return _verb_number()
@@ -50,6 +54,7 @@ def load_model(name: str | Path = DEFAULT) -> Model:
         try:
             config = AutoConfig.from_pretrained(source)
             config.chunk_size_feed_forward = 0  # it saves memory, and hides tensors from trace
+            config.return_dict = True
             tokenizer = AutoTokenizer.from_pretrained(source)
             network, report = _network_class(config).from_pretrained(
                 source,
@@ -66,8 +71,14 @@ def load_model(name: str | Path = DEFAULT) -> Model:
     missing = _random_weights(network, report["missing_keys"])
     if missing:
         raise ValueError(
-            f"name {str(name)!r} lacks weights of the network, such as {missing[0]!r}, which would "
-            "be random numbers; save the model again, whole."
+            f"name {str(name)!r} lacks weights of the network, such as {missing[0]!r}, which would be "
+            "random numbers; save the model again, whole, or correct architectures in config.json."
+        )
+    unread = _unread_layers(network, report["unexpected_keys"])
+    if unread:
+        raise ValueError(
+            f"name {str(name)!r} holds layers that its config.json does not count, such as that of "
+            f"{unread[0]!r}; set the number of layers there to what the weights have."
         )
     return Model(str(name), network.eval(), tokenizer)
 
@@ -83,7 +94,9 @@ def _verb_number() -> Model:
             state[f"bert.{name}"] = state[f"bert.{name}"] + tensor.float()
     config = copy.deepcopy(base.network.config)
     config.num_labels = 1
-    network = BertForTokenClassification._from_config(config, attn_implementation="eager")
+    network = transformers.BertForTokenClassification._from_config(
+        config, attn_implementation="eager"
+    )
     network.load_state_dict(
         {name: tensor for name, tensor in state.items() if not name.startswith("bert.pooler")}
     )
@@ -91,11 +104,11 @@ def _verb_number() -> Model:
 
 
 def check_model(model: Model) -> None:
-    """Raise TypeError, naming the remedy, unless this is a Model."""
-    if not isinstance(model, Model):
-        raise TypeError(
-            f"model must be a Model, got {type(model).__name__}; make one with load_model()."
-        )
+    """Raise TypeError, naming the remedy, unless this is a Model with a network and a tokenizer."""
+    check_type("model", model, Model, "make one with load_model()")
+    kinds = {"network": PreTrainedModel, "tokenizer": transformers.PreTrainedTokenizerBase}
+    for part, kind in kinds.items():
+        check_type(f"model.{part}", getattr(model, part), kind, "make it with load_model()")
 
 
 def in_cache(name: str) -> bool:
@@ -188,16 +201,32 @@ def _network_class(config: transformers.PretrainedConfig) -> type:
     """The class that wrote the weights, so that a task head is kept; AutoModel if unknown."""
     for architecture in config.architectures or []:
         found = getattr(transformers, architecture, None)
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+        if isinstance(found, type) and issubclass(found, PreTrainedModel):
             return found
     return AutoModel
 
 
-def _random_weights(network: transformers.PreTrainedModel, missing) -> list[str]:
-    """Those weights of the base model that the files did not hold; a head or pooler may be new."""
-    base = set(network.base_model.state_dict())
-    names = {key.removeprefix(f"{network.base_model_prefix}."): key for key in missing}
-    return sorted(names[name] for name in names if name in base and not name.startswith("pooler"))
+def _random_weights(network: PreTrainedModel, missing) -> list[str]:
+    """Those weights that the files did not hold; a pooler that only adds an output is removed."""
+    pooler = {name for name in missing if name.startswith("pooler.")}
+    if pooler and network is network.base_model:
+        network.pooler = None
+        missing = set(missing) - pooler
+    # The base model's first, which a head can share.
+    prefix = f"{network.base_model_prefix}."
+    return sorted(missing, key=lambda name: (not name.startswith(prefix), name))
+
+
+def _unread_layers(network: PreTrainedModel, unexpected) -> list[str]:
+    """Those weights of the files that the network would have if it had more layers."""
+    prefix = f"{network.base_model_prefix}."
+    known = {name.removeprefix(prefix) for name in network.state_dict()}
+
+    def as_first_layer(name: str) -> set[str]:
+        numbers = re.finditer(r"(?<=\.)\d+(?=\.)", name)
+        return {f"{name[: one.start()]}0{name[one.end() :]}" for one in numbers} - {name}
+
+    return sorted(name for name in unexpected if as_first_layer(name.removeprefix(prefix)) & known)
 
 
 def _first_line(error: Exception) -> str:

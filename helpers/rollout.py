@@ -8,12 +8,15 @@ from numbers import Real
 import torch
 from torch import Tensor
 
+from helpers.arguments import check_exact
+
 
 def rollout(maps: Tensor, residual: float | Tensor = 0.5) -> Tensor:
     """Share of input token j in position i after each layer: (L, T, T), in [0, 1], rows sum to 1.
 
     `maps` is (L, T, T), ≥ 0, first layer first; `residual` is explained at `with_residual`.
-    R_1 = Â_1 and R_l = Â_l R_{l−1} (AZ20, section 3).
+    R_1 = Â_1 and R_l = Â_l R_{l−1} (AZ20, section 3). Rows and columns must be the same tokens: maps
+    of cross-attention have no rollout, and where they are square nothing here can tell.
 
     Raises ValueError for maps and residuals that `with_residual` refuses.
     """
@@ -53,10 +56,16 @@ def check_maps(maps: Tensor) -> Tensor:
     got = tuple(maps.shape) if isinstance(maps, Tensor) else type(maps).__name__
     square = isinstance(maps, Tensor) and maps.ndim == 3 and maps.shape[1] == maps.shape[2]
     if not square or not maps.numel() or maps.is_complex():
+        remedy = "combine the heads first and stack one square map a layer"
+        if isinstance(maps, Tensor) and maps.ndim == 3 and not square:
+            remedy = (
+                "a map must be square, and those of cross-attention have no rollout and no flow"
+            )
         raise ValueError(
             f"maps must be a real tensor of shape (L, T, T) with L and T at least 1, got {got}; "
-            "combine the heads first and stack one square map a layer."
+            f"{remedy}."
         )
+    check_exact()
     maps = maps.to(torch.float64 if maps.dtype == torch.float64 else torch.float32)
     for n, i, j in (~(maps.isfinite() & (maps >= 0))).nonzero()[:1].tolist():
         raise ValueError(
@@ -76,10 +85,11 @@ def _check_residual(residual: float | Tensor, maps: Tensor) -> float | Tensor:
     """The residual as a float or as a tensor like the maps, or a ValueError that says why not."""
     shape = tuple(maps.shape[:2])
     number = isinstance(residual, Real) and not isinstance(residual, bool)
-    got = tuple(residual.shape) if isinstance(residual, Tensor) else type(residual).__name__
-    if number or got == shape:
+    tensor = isinstance(residual, Tensor)
+    got = f"a tensor of shape {tuple(residual.shape)}" if tensor else type(residual).__name__
+    if number or (tensor and residual.shape == shape):
         value = float(residual) if number else residual.to(maps)
-        values = value.flatten().tolist() if got == shape else [value]
+        values = value.flatten().tolist() if tensor else [value]
         outside = [c for c in values if not 0 <= c <= 1]
         if not outside:
             return value

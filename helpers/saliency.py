@@ -5,7 +5,7 @@ AZ20 is Abnar & Zuidema 2020, which compares attention with the first two.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from numbers import Integral
+from inspect import signature
 
 import numpy as np
 import torch
@@ -14,11 +14,18 @@ from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
 from helpers import anatomy
-from helpers.arguments import check_choice, check_index, real_array, shown
-from helpers.encode import encode
+from helpers.arguments import check_choice, real_array
+from helpers.encode import blank_id, encode, excluded
+from helpers.fitness import (
+    check_finite,
+    check_network,
+    check_one_text,
+    check_weights,
+    reads_batches,
+)
 from helpers.models import Model, check_model
 from helpers.parts import values
-from helpers.trace import Block, check_network, check_weights, trace
+from helpers.trace import Block, trace
 
 Score = Callable[[ModelOutput], Tensor]  # the output for one text, batch axis 1 → one number
 TOKENS = 1024  # at most so many in one pass, which bounds the memory
@@ -42,19 +49,19 @@ def blank_out(
     NaN stands where nothing was measured: at tokens that are `blank` already, and at the positions
     `exclude`, by default those of the mask token, whose prediction is what such a text asks for.
 
-    Raises ValueError as `trace` does, and for an encoder-decoder, a `blank` that is no token, an
-    `exclude` outside the text, and a score that is not one finite number.
+    Raises ValueError as `trace` does, and for a model that does not read one text, a `blank` that
+    is no token, an `exclude` outside the text, and a score that is not one finite number.
     """
     inputs = _inputs(model, text, score)
-    ids, number = inputs["input_ids"][0], _blank(model, blank)
-    skipped = (ids == number) | _excluded(model, ids, exclude)
+    ids, number = inputs["input_ids"][0], blank_id(model, blank)
+    skipped = (ids == number) | excluded(model, ids, exclude)
     texts = ids.repeat(len(ids) + 1, 1)  # the text itself, then one copy a token
     texts[1:].fill_diagonal_(number)
     scores = []
     with torch.no_grad():
-        for rows in texts.split(max(1, TOKENS // len(ids))):
+        for rows in texts.split(max(1, TOKENS // len(ids)) if reads_batches(model) else 1):
             batch = {name: tensor.repeat(len(rows), 1) for name, tensor in inputs.items()}
-            output = model.network(**batch | {"input_ids": rows})
+            output = _output(model, batch | {"input_ids": rows})
             scores += [_value(model, score, _one(output, n)) for n in range(len(rows))]
     whole, *without = scores
     return (torch.stack(without) - whole).abs().masked_fill(skipped, torch.nan)
@@ -82,14 +89,15 @@ def input_gradients(
     return (gradient * x if times_input else gradient).sum(dim=-1).abs()
 
 
+@torch.inference_mode(False)  # where no gradient exists
 def embedding_gradient(model: Model, text: str, score: Score) -> tuple[Tensor, Tensor]:
     """∂score/∂x_t and the word embeddings x_t themselves: (T, D) each.
 
     x_t is the output of the network's embedding table, before positions are added. `score` as in
     `blank_out`. Nothing is added to the parameters' .grad.
 
-    Raises ValueError as `trace` does, and for an encoder-decoder, a score that is not one finite
-    number or does not depend on the embeddings, and a gradient that is not finite.
+    Raises ValueError as `trace` does, and for a model that does not read one text, a score that is
+    not one finite number or does not depend on the embeddings, and a gradient that is not finite.
     """
     inputs = _inputs(model, text, score)
     seen = []
@@ -98,9 +106,13 @@ def embedding_gradient(model: Model, text: str, score: Score) -> tuple[Tensor, T
         seen.append(embedded.detach().requires_grad_())
         return seen[-1]
 
-    table = model.network.get_input_embeddings()
-    with torch.enable_grad(), table.register_forward_hook(start_here):
-        value = _value(model, score, model.network(**inputs))
+    weight = model.network.get_input_embeddings().weight
+    with torch.enable_grad(), ExitStack() as hooks:
+        for table in model.network.modules():
+            # T5's encoder has a table of its own with the same weights.
+            if isinstance(table, nn.Embedding) and table.weight is weight:
+                hooks.enter_context(table.register_forward_hook(start_here))
+        value = _value(model, score, _output(model, inputs))
     x, gradient = seen[0], None
     if value.requires_grad:
         (gradient,) = torch.autograd.grad(value, x, allow_unused=True)
@@ -135,6 +147,7 @@ def value_zeroing(model: Model, text: str) -> Tensor:
                 layer.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
             )
         run = trace(model, text, attention=attention)
+    check_finite(model, *(_states(output) for *_, output in calls))
     with torch.no_grad():
         layers = zip(parts, run.blocks, calls, strict=True)
         return torch.stack([_turns(part, block, *call) for part, block, call in layers])
@@ -160,11 +173,7 @@ def _inputs(model: Model, text: str, score: Score) -> dict[str, Tensor]:
     """The text as a batch of one, once model and score are fit to be used."""
     check_model(model)
     check_network(model)
-    if model.network.config.is_encoder_decoder:
-        raise ValueError(
-            f"{model.name!r} is an encoder-decoder, whose output needs a second text; give a model "
-            "that reads one text."
-        )
+    check_one_text(model)
     if not callable(score):
         raise TypeError(
             "score must be a function from the model's output to one number, got "
@@ -173,35 +182,10 @@ def _inputs(model: Model, text: str, score: Score) -> dict[str, Tensor]:
     return dict(encode(model, text))
 
 
-def _blank(model: Model, blank: str | int | None) -> int:
-    """The number of the token that replaces the others, or a sentence why there is none."""
-    words, table = model.tokenizer, model.network.get_input_embeddings()
-    named = {"[MASK]": words.mask_token_id, "[UNK]": words.unk_token_id}
-    known = {token: number for token, number in named.items() if number is not None}
-    if blank is None:
-        number = next(iter(known.values()), None)
-    elif isinstance(blank, str):
-        number = known.get(blank, words.get_vocab().get(blank))
-    else:
-        number = blank
-    whole = isinstance(number, Integral) and not isinstance(number, bool)
-    if not whole or not 0 <= number < table.num_embeddings:
-        raise ValueError(
-            f"blank {shown(blank)} is no token of this model; give one of its vocabulary, or its number "
-            f"below {table.num_embeddings}{''.join(f', or {token!r}' for token in known)}."
-        )
-    return int(number)
-
-
-def _excluded(model: Model, ids: Tensor, exclude: int | Sequence[int] | None) -> Tensor:
-    """Where `exclude` says that nothing shall be measured: (T,), bool."""
-    if exclude is None:
-        mask = model.tokenizer.mask_token_id
-        return ids == (-1 if mask is None else mask)
-    T, found = len(ids), torch.zeros_like(ids, dtype=torch.bool)
-    for position in exclude if isinstance(exclude, list | tuple | range | set) else [exclude]:
-        found[check_index("exclude, each position of it,", position, T)] = True
-    return found
+def _output(model: Model, inputs: dict[str, Tensor]) -> ModelOutput:
+    """The network's whole output, without a cache for a next call where it would make one."""
+    caches = "use_cache" in signature(model.network.forward).parameters
+    return model.network(**inputs, **{"use_cache": False} if caches else {})
 
 
 def _value(model: Model, score: Score, output: ModelOutput) -> Tensor:
@@ -252,5 +236,9 @@ def _turns(part: anatomy.Anatomy, block: Block, args, kwargs, output) -> Tensor:
 
 def _unit(output: Tensor | tuple) -> Tensor:
     """A layer's output states at length 1, in float64: (batch, T, D)."""
-    states = output[0] if isinstance(output, tuple) else output
-    return nn.functional.normalize(states.double(), dim=-1)
+    return nn.functional.normalize(_states(output).double(), dim=-1)
+
+
+def _states(output: Tensor | tuple) -> Tensor:
+    """The hidden states among what a layer returns: (batch, T, D)."""
+    return output[0] if isinstance(output, tuple) else output

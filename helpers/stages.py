@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from helpers import anatomy, parts
-from helpers.arguments import shown
+from helpers.arguments import check_exact, shown
+from helpers.fitness import check_weights
 from helpers.models import Model, check_model
-from helpers.trace import STAGES, Block, Trace, check_run, check_weights
+from helpers.trace import STAGES, Block, Trace, check_run
 
 
 def transformed_norms(run: Trace) -> Tensor:
     """Length of each transformed vector, ‖f^h(x_j)‖: (L, H, S), ≥ 0 (K20, section 3)."""
     check_run(run)
-    return torch.stack([parts.transform(block).norm(dim=-1).T for block in run.blocks])
+    return _stack([parts.transform(block).norm(dim=-1).T for block in run.blocks])
 
 
 def weighted_norms(run: Trace) -> Tensor:
@@ -44,7 +45,7 @@ def stage_map(run: Trace, stage: str) -> Tensor:
     if stage in ("Attn-W", "AttnRes-W"):
         weights = run.attention.mean(dim=1)
         return weights if stage == "Attn-W" else 0.5 * weights + 0.5 * torch.eye(len(run.tokens))
-    return torch.stack([_norm_map(block, stage) for block in run.blocks])
+    return _stack([_norm_map(block, stage) for block in run.blocks])
 
 
 def globenc(run: Trace) -> Tensor:
@@ -59,7 +60,7 @@ def globenc(run: Trace) -> Tensor:
     check_run(run)
     if "AttnResLn-N" not in run.stages or any(b.second_gamma is None for b in run.blocks):
         raise ValueError(f"globenc does not exist {_reason(run)}.")
-    return torch.stack([parts.split(block, second=True) for block in run.blocks])
+    return _stack([parts.split(block, second=True) for block in run.blocks])
 
 
 def mixing_ratio(run: Trace, stage: str) -> Tensor:
@@ -81,7 +82,7 @@ def mixing_ratio(run: Trace, stage: str) -> Tensor:
     if stage in ("Attn-W", "AttnRes-W"):
         own = run.attention.mean(dim=1).diagonal(dim1=-2, dim2=-1)
         return (1 - own) * (1.0 if stage == "Attn-W" else 0.5)
-    return torch.stack([_ratio(block, stage) for block in run.blocks])
+    return _stack([_ratio(block, stage) for block in run.blocks])
 
 
 def reconstruction_error(run: Trace) -> Tensor:
@@ -101,7 +102,7 @@ def reconstruction_error(run: Trace) -> Tensor:
             s = parts.deviation(block)
             total = (parts.g(mixed, block.gamma) + parts.g(bias, block.gamma)) / s + block.beta
         errors.append((total - block.output).abs().max() / block.output.abs().max())
-    return torch.stack(errors)
+    return _stack(errors)
 
 
 def expansion_rate(model: Model, attention: anatomy.Attention | None = None) -> Tensor:
@@ -110,9 +111,10 @@ def expansion_rate(model: Model, attention: anatomy.Attention | None = None) -> 
     All heads as one (D+1)×(D+1) map, [[Σ_h W_V W_O, 0], [Σ_h b_V W_O + b_O, 1]]; its Frobenius
     norm over sqrt(D+1) (K21). 1 means that a vector keeps its length on average. `attention` chooses
     the blocks of an encoder-decoder, as in `trace`. Raises ValueError for weights that are NaN or
-    infinite.
+    infinite, or too large to square.
     """
     check_model(model)
+    check_exact()
     check_weights(model)
     rates = []
     for part in anatomy.blocks(model.network, attention):
@@ -120,7 +122,7 @@ def expansion_rate(model: Model, attention: anatomy.Attention | None = None) -> 
         b = torch.einsum("he,hek->k", part.b_V, part.W_O) + part.b_O
         squares = W.square().sum() + b.square().sum() + 1
         rates.append((squares / (len(b) + 1)).sqrt())
-    return torch.stack(rates)
+    return _stack(rates)
 
 
 def check_stage(run: Trace, stage: str) -> None:
@@ -135,6 +137,17 @@ def check_stage(run: Trace, stage: str) -> None:
         raise ValueError(
             f"stage {stage!r} does not exist {_reason(run)}; this run has: {', '.join(run.stages)}."
         )
+
+
+def _stack(layers: list[Tensor]) -> Tensor:
+    """The layers' values as one tensor, or a ValueError if some are no numbers."""
+    values = torch.stack(layers)
+    for where in (~values.isfinite()).nonzero()[:1].tolist():
+        raise ValueError(
+            f"The weights of layer {where[0]} (counted from 0) are so large that lengths become NaN "
+            "or infinite; check the size of model.network's weights."
+        )
+    return values
 
 
 def _reason(run: Trace) -> str:
@@ -168,4 +181,4 @@ def _ratio(block: Block, stage: str) -> Tensor:
         # s(y) divides both alike, so it does not change the ratio.
         mix, kept = parts.g(mix, block.gamma), parts.g(kept, block.gamma)
     mixed, kept = mix.norm(dim=-1), kept.norm(dim=-1)
-    return torch.where(mixed > 0, mixed / (mixed + kept), 0.0)
+    return torch.where(mixed == 0, 0.0, mixed / (mixed + kept))

@@ -6,10 +6,11 @@ from itertools import chain
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from helpers import anatomy
+from helpers.arguments import check_exact
 from helpers.encode import encode, readable
+from helpers.fitness import check_code, check_finite, check_network
 from helpers.models import Model, check_model
 
 STAGES = ("Attn-W", "Attn-N", "AttnRes-W", "AttnRes-N", "AttnResLn-N")
@@ -74,17 +75,19 @@ def trace(
 ) -> Trace:
     """Run the model once on one text and keep what its attention blocks read, weigh and write.
 
-    `text` is used whole: nothing is padded or cut off. `pair` is BERT's second segment. An
-    encoder-decoder reads `text` in its encoder, while its decoder is fed `target`, word for word,
-    whatever it would have said itself (teacher forcing; K20, section 5). `attention` chooses among
+    `text` is used whole: nothing is padded or cut off. `pair` is BERT's second segment; of an
+    encoder-decoder its encoder alone takes it. An encoder-decoder reads `text` in its encoder, while
+    its decoder is fed `target`, word for word, whatever it would have said itself (teacher forcing;
+    K20, section 5). `attention` chooses among
     its three: "cross" (the default; queries are target tokens, keys are source tokens), "decoder",
     or "encoder", which needs no target. Shapes are given at `Trace` and `Block`; all tensors are
-    detached, float32, without a batch axis.
+    detached, without a batch axis, and float32, or float64 where the network is.
 
     Raises TypeError for a text that is no string, and ValueError in one sentence for a text that
     is empty or over the model's maximum or has a token without an embedding, for an architecture
-    that is not supported, for an encoder-decoder without a target, for a network in training mode
-    or with other than eager attention, and for numbers that are not finite.
+    that is not supported, for an encoder-decoder without a target, for a network in training mode,
+    in part too, or coarser than float32 or with other than eager attention, and for numbers that
+    are not finite.
     """
     check_model(model)
     anatomy.check_family(model.network)
@@ -99,7 +102,7 @@ def read(
     attention = anatomy.which(model.network, attention)
     parts = anatomy.blocks(model.network, attention)
     check_network(model)
-    _check_code(model.network)
+    check_code(model.network)
     seen: dict[anatomy.Tap, list[Tensor]] = {tap: [] for part in parts for tap in _taps(part)}
     with ExitStack() as hooks, torch.no_grad():
         for tap in seen:
@@ -107,8 +110,7 @@ def read(
         # Without the head, since some ask for more than one text, and without a cache for a next one.
         output = model.network.base_model(**inputs, output_attentions=True, use_cache=False)
     weights = _attention(output, attention, len(parts))
-    if not all(tensor.isfinite().all() for tensor in (weights, *chain(*seen.values()))):
-        raise ValueError("The model's layers give NaN or infinite numbers; check its weights.")
+    check_finite(model, weights, *chain(*seen.values()))
     source = inputs["input_ids"][0].tolist()
     fed = attention in ("cross", "decoder")
     ids = inputs["decoder_input_ids"][0].tolist() if fed else source
@@ -122,48 +124,9 @@ def read(
     return Trace(tokens, keys, ids, weights, blocks, stages)
 
 
-def check_network(model: Model) -> None:
-    """Raise ValueError, naming the remedy, if the network is too coarse or changes at random."""
-    if model.network.dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            f"model.network is in {model.network.dtype}, which is too coarse for exact parts; call "
-            "model.network.float() first."
-        )
-    if model.network.training:
-        raise ValueError(
-            "model.network is in training mode, where dropout changes every output at random; "
-            "call model.network.eval() first."
-        )
-
-
-def _check_code(network: PreTrainedModel) -> None:
-    """Raise ValueError, naming the remedy, unless all layers can be read in one plain pass."""
-    code = network.base_model.config._attn_implementation
-    if code != "eager":
-        raise ValueError(
-            f"model.network computes attention with {code!r}, which does not show its weights; load "
-            'it with load_model, or with attn_implementation="eager".'
-        )
-    chunk = max(getattr(module, "chunk_size_feed_forward", 0) for module in network.modules())
-    if chunk:
-        raise ValueError(
-            f"model.network runs its feed-forward networks with chunk_size_feed_forward={chunk}, so "
-            "that no whole tensor passes the LayerNorm after them; load it with load_model, or with "
-            "chunk_size_feed_forward=0."
-        )
-
-
-def check_weights(model: Model) -> None:
-    """Raise ValueError, naming the first, if weights of the network are NaN or infinite."""
-    for name, weight in model.network.named_parameters():
-        if not weight.isfinite().all():
-            raise ValueError(
-                f"model.network has NaN or infinite weights, first in {name}; load it again."
-            )
-
-
 def check_run(run: Trace) -> None:
-    """Raise TypeError, naming the remedy, unless this is a Trace."""
+    """Raise TypeError, naming the remedy, unless this is a Trace that can be read exactly."""
+    check_exact()
     if not isinstance(run, Trace):
         raise TypeError(
             f"run must be a Trace, got {type(run).__name__}; make one with trace(model, text)."
@@ -173,6 +136,8 @@ def check_run(run: Trace) -> None:
 def _taps(part: anatomy.Anatomy) -> set[anatomy.Tap]:
     """The places in the network where this block's tensors pass."""
     taps = {part.x, part.residual, part.output}
+    if part.norm is not None:
+        taps.add((part.norm, "input"))  # for a look at its size: what comes out hides an overflow
     return taps if part.second_norm is None else taps | {(part.second_norm, "input")}
 
 

@@ -460,9 +460,14 @@ def test_the_second_segment_is_told_apart(tiny, family):
 
 
 @pytest.mark.parametrize("family", TWO_SIDED)
-def test_a_pair_in_an_encoder_decoder_is_refused(tiny, family):
-    text = _message(ValueError, trace, tiny(family), "she saw", pair="the keys")
+def test_a_pair_in_an_encoder_decoder_is_for_its_encoder(tiny, family):
+    model = tiny(family)
+    text = _message(ValueError, trace, model, "she saw", pair="the keys")
     assert "target" in text
+    run = trace(model, "she saw", pair="the keys", attention="encoder")
+    assert run.ids == model.tokenizer("she saw", "the keys")["input_ids"]
+    assert len(run.tokens) > len(trace(model, "she saw", attention="encoder").tokens)
+    assert reconstruction_error(run).max() < TOLERANCE
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

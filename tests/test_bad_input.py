@@ -1,6 +1,8 @@
 """What people really pass by mistake: each gets one clear sentence, or the right result."""
 
 import copy
+import dataclasses
+import json
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,6 +10,7 @@ import pandas as pd
 import pytest
 import safetensors.torch
 import torch
+import transformers
 
 from helpers import (
     alignment,
@@ -94,6 +97,12 @@ def test_numpy_and_torch_integers_are_numbers_and_bools_are_not(run):
             widgets.draw_attention(run, wrong)
 
 
+def edit(folder, **changes):
+    """Change config.json in a folder."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
 @pytest.fixture
 def folder(tiny, tmp_path):
     model = tiny("bert")
@@ -112,13 +121,102 @@ def test_weights_that_the_files_lack_are_named_and_never_random(folder):
         load_model(folder)
 
 
-def test_a_missing_pooler_is_harmless(folder):
+@pytest.mark.parametrize(
+    ("family", "head"),
+    [
+        ("bert", "BertForMaskedLM"),
+        ("bert", "BertForSequenceClassification"),
+        ("bert", "BertForTokenClassification"),
+        ("roberta", "RobertaForMaskedLM"),
+        ("electra", "ElectraForPreTraining"),
+        ("gpt2", "GPT2ForSequenceClassification"),
+        ("bart", "BartForSequenceClassification"),
+    ],
+)
+def test_a_task_head_that_the_files_lack_is_never_random(tiny, tmp_path, family, head):
+    model = tiny(family)
+    model.network.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    edit(tmp_path, architectures=[head])
+    with pytest.raises(ValueError, match="lacks weights .* random .* config.json"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "head"), [("gpt2", "GPT2LMHeadModel"), ("t5", "T5EncoderModel")]
+)
+def test_a_head_or_a_side_without_weights_of_its_own_is_read(tiny, tmp_path, family, head):
+    model = tiny(family)
+    model.network.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    edit(tmp_path, architectures=[head])
+    assert type(load_model(tmp_path).network).__name__ == head
+
+
+@pytest.mark.parametrize(
+    ("family", "change"),
+    [
+        ("bert", {"num_hidden_layers": 2}),
+        ("gpt2", {"n_layer": 2}),
+        ("llama", {"num_hidden_layers": 1}),
+        ("t5", {"num_layers": 1}),
+        ("marian", {"decoder_layers": 2}),
+    ],
+)
+def test_layers_that_the_config_does_not_count_are_named(tiny, tmp_path, family, change):
+    model = tiny(family)
+    model.network.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    edit(tmp_path, **change)
+    if family == "llama":
+        edit(tmp_path, layer_types=None)
+    with pytest.raises(ValueError, match=r"holds layers that its config.json does not count, .*\d"):
+        load_model(tmp_path)
+
+
+def test_an_output_without_names_in_the_config_of_a_folder(folder):
+    edit(folder, return_dict=False)
+    model = load_model(folder)
+    assert trace(model, "the keys").stages
+    blank_out(model, "the keys", lambda output: output.last_hidden_state.sum())
+
+
+@pytest.mark.parametrize("head", [None, "BertForSequenceClassification"])
+def test_a_missing_pooler_is_none_and_never_random(folder, head):
+    if head:
+        config = load_model(folder).network.config
+        transformers.BertForSequenceClassification(config).save_pretrained(folder)
     file = folder / "model.safetensors"
     weights = safetensors.torch.load_file(file)
     kept = {name: value for name, value in weights.items() if "pooler" not in name}
     assert len(kept) < len(weights)
     safetensors.torch.save_file(kept, file, metadata={"format": "pt"})
-    assert trace(load_model(folder), "the keys").stages
+    if head:
+        with pytest.raises(ValueError, match="lacks weights .*pooler"):
+            load_model(folder)
+        return
+    model = load_model(folder)
+    assert trace(model, "the keys").stages
+    assert model.network.pooler is None
+    blank_out(model, "the keys", lambda output: output.last_hidden_state.sum())
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("network", None), ("network", "bert"), ("tokenizer", None), ("tokenizer", "bert")],
+)
+def test_a_model_put_together_from_something_else(tiny, part, value):
+    model = dataclasses.replace(tiny("bert"), **{part: value})
+    for function in (
+        expansion_rate,
+        lambda model: trace(model, "the keys"),
+        lambda model: value_zeroing(model, "the keys"),
+        lambda model: blank_out(model, "the keys", len),
+        lambda model: input_gradients(model, "the keys", len),
+        lambda model: corpus.frequency_ranks(model, [1]),
+    ):
+        with pytest.raises(TypeError, match=rf"^model\.{part} must be a .*load_model\(\)\."):
+            function(model)
 
 
 def test_a_file_where_a_folder_is_wanted(folder):
@@ -328,12 +426,120 @@ def test_weights_that_are_no_numbers(tiny):
         expansion_rate,
         lambda model: blank_out(model, "she saw", lambda output: output[0].sum()),
         lambda model: input_gradients(model, "she saw", lambda output: output[0].sum()),
+        lambda model: trace(model, "she saw"),
+        lambda model: value_zeroing(model, "she saw"),
     ):
         with pytest.raises(ValueError, match=r"NaN or infinite weights, first in .*layer\.1\."):
             function(model)
+
+
+def changed(model, change) -> Model:
+    """A copy of the model after the function `change` of its network."""
+    network = copy.deepcopy(model.network)
+    with torch.no_grad():
+        change(network)
+    return Model("changed", network, model.tokenizer)
+
+
+READINGS = {
+    "trace": lambda model: trace(model, "the keys"),
+    "value zeroing": lambda model: value_zeroing(model, "the keys"),
+    "blank-out": lambda model: blank_out(model, "the keys", lambda output: output[0].sum()),
+    "gradients": lambda model: input_gradients(model, "the keys", lambda output: output[0].sum()),
+}
+NETWORKS = {
+    "without names": lambda net: setattr(net.config, "return_dict", False),
+    "training mode": lambda net: net.encoder.layer[1].train(),
+    "is in torch.float16": lambda net: net.encoder.layer[2].half(),
+    "is in float32 and in float64": lambda net: net.encoder.layer[2].double(),
+}
+
+
+@pytest.mark.parametrize("message", NETWORKS)
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_network_of_which_only_a_part_is_unfit(tiny, message, reading):
+    with pytest.raises(ValueError, match=f"^model.network .*{message}"):
+        READINGS[reading](changed(tiny("bert"), NETWORKS[message]))
+
+
+@pytest.mark.parametrize("function", [*READINGS, "stages", "rates", "rollout", "flow"])
+def test_autocast_is_refused(tiny, function):
+    model = tiny("bert")
+    run, maps = trace(model, "the keys"), torch.ones(1, 2, 2)
+    more = {
+        "stages": lambda _: stage_map(run, "Attn-N"),
+        "rates": expansion_rate,
+        "rollout": lambda _: rollout(maps),
+        "flow": lambda _: flow(maps),
+    }
+    refused = pytest.raises(ValueError, match="torch.autocast is on")
+    with torch.autocast("cpu", torch.bfloat16), refused:
+        (READINGS | more)[function](model)
+
+
+LAST = {
+    "gpt2": "h.2.mlp.c_proj.weight",
+    "opt": "decoder.layers.2.fc2.weight",
+    "gpt_neox": "layers.2.mlp.dense_4h_to_h.weight",
+    "llama": "layers.2.mlp.down_proj.weight",
+    "modernbert": "layers.2.mlp.Wo.weight",
+    "gemma2": "layers.2.mlp.down_proj.weight",
+    "t5": "encoder.block.1.layer.1.DenseReluDense.wo.weight",
+}
+
+
+@pytest.mark.parametrize("family", LAST)
+def test_a_feed_forward_network_that_is_no_number(tiny, family):
+    """No attention block reads the last one, and still a map of whole layers would be NaN."""
+
+    def spoil(network):
+        network.base_model.get_parameter(LAST[family])[0, 0] = NAN
+
+    with pytest.raises(ValueError, match=f"first in .*{LAST[family]}; load it again"):
+        value_zeroing(changed(tiny(family), spoil), "the keys")
+
+
+@pytest.mark.parametrize("family", ["bert", "opt, post-LN", "gpt2", "llama"])
+def test_weights_that_are_too_large(tiny, family):
+    model = tiny(family)
+
+    def enlarge(network):
+        for name, weight in network.named_parameters():
+            if "v_proj" in name or "value" in name or "c_attn" in name:
+                weight.mul_(1e19)
+
+    large = changed(model, enlarge)
+    with pytest.raises(ValueError, match="weights of layer 0 .* NaN or infinite"):
+        expansion_rate(large)
     for function in (trace, value_zeroing):
-        with pytest.raises(ValueError, match="give NaN or infinite numbers"):
-            function(model, "she saw")
+        with pytest.raises(
+            ValueError, match="layers give NaN or infinite numbers, or such whose sq"
+        ):
+            function(large, "the keys")
+
+
+@pytest.mark.parametrize("stage", ["Attn-N", "AttnRes-N", "AttnResLn-N"])
+def test_a_map_is_never_nan(tiny, stage):
+    run = trace(tiny("bert"), "the keys")
+    blocks = [dataclasses.replace(block, W_O=block.W_O * 1e30) for block in run.blocks]
+    large = dataclasses.replace(run, blocks=blocks)
+    for function in (stage_map, mixing_ratio):
+        with pytest.raises(ValueError, match="weights of layer 0 .* NaN or infinite"):
+            function(large, stage)
+    for function in (globenc, transformed_norms, weighted_norms):
+        with pytest.raises(ValueError, match="weights of layer 0 .* NaN or infinite"):
+            function(large)
+
+
+def test_maps_of_other_tokens_than_queries(tiny):
+    with pytest.raises(
+        ValueError, match=r"got \(2, 3, 4\); a map must be square, and those of cross"
+    ):
+        rollout(torch.ones(2, 3, 4))
+    with pytest.raises(ValueError, match=r"got \(2, 5, 3, 3\); combine the heads first"):
+        flow(torch.ones(2, 5, 3, 3))
+    with pytest.raises(ValueError, match=r"^residual must be .* got a tensor of shape \(\)\.$"):
+        rollout(torch.ones(2, 3, 3), torch.tensor(0.5))
 
 
 def test_files_of_links_from_other_editors_and_places(tmp_path, monkeypatch):
@@ -372,3 +578,73 @@ def test_a_check_of_a_layer_that_does_not_exist(run, check, layer):
 def test_a_check_of_a_rate_that_does_not_exist(minilm):
     with pytest.raises(ValueError, match="layer must be a whole number from 0 to 5"):
         checks.check_expansion_rate(None, minilm, 6)
+
+
+GRADIENT, FIVE = torch.ones(5, 8), ["a", "a", "b", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (
+            lambda run: checks.check_gradient_times_input(None, GRADIENT, GRADIENT[:4]),
+            "gradient and x",
+        ),
+        (lambda run: checks.check_gradient_times_input(None, None, GRADIENT), "gradient must be"),
+        (lambda run: checks.check_gradient_times_input(None, GRADIENT, None), "x must be"),
+        (lambda run: checks.check_template_mean(len, torch.arange(5), FIVE), "values must hold"),
+        (lambda run: checks.check_template_mean(len, np.ones(5), FIVE), "values must be a Tensor"),
+        (lambda run: checks.check_template_mean(len, [1.0] * 5, FIVE), "values must be a Tensor"),
+        (lambda run: checks.check_template_mean(len, torch.ones(4), FIVE), "values must hold"),
+        (lambda run: checks.check_template_mean(len, torch.ones(0), []), "values must hold"),
+        (lambda run: checks.check_template_mean(len, torch.ones(5), np.ones(5)), "templates must"),
+        (
+            lambda run: checks.check_takeover(1, run, 99),
+            "position must be a whole number from 1 to",
+        ),
+        (lambda run: checks.check_takeover(1, run, 0), "position must be a whole number from 1 to"),
+        (lambda run: checks.check_takeover(1, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_head_weights(None, None, 1, 1), "run must be a Trace"),
+        (lambda run: checks.check_cls_share(None, None), "run must be a Trace"),
+        (lambda run: checks.check_punctuation_share(None, None), "run must be a Trace"),
+        (lambda run: checks.check_two_back_head(None, None), "run must be a Trace"),
+        (lambda run: checks.check_transformed_norms(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_attn_n(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_norm_share(None, None, "[CLS]"), "run must be a Trace"),
+        (lambda run: checks.check_disagreement(None, None), "run must be a Trace"),
+        (lambda run: checks.check_layernorm_part(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_block_output(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_mixing_ratio(None, None, 1), "run must be a Trace"),
+        (lambda run: checks.check_rollout(None, None, 0.5), "run must be a Trace"),
+        (lambda run: checks.check_measured_residual(None, None), "run must be a Trace"),
+        (lambda run: checks.check_bottleneck(len, None), "maps must be"),
+        (lambda run: checks.check_flow_by_hand(None, None, 1), "maps must be"),
+        (lambda run: checks.check_cap(None, None, 0.5), "maps must be"),
+        (lambda run: checks.check_flow_matrix(len, None, 1), "maps must be"),
+        (lambda run: checks.check_expansion_rate(None, None, 1), "model must be a Model"),
+        (lambda run: checks.check_aer("text", None, None), "predicted must be"),
+        (lambda run: checks.check_to_words(None, None, [0], [0]), "scores must be"),
+    ],
+)
+def test_what_the_notebook_gives_a_check_is_named_where_it_is_wrong(run, check, message):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}") as caught:
+        check(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_complex_answer_prints_one_line(capsys, recwarn):
+    line = said(capsys, checks.check_to_words, torch.eye(2) + 0j, torch.eye(2), [0, 1], [0, 1])
+    assert line.startswith("Not yet: expected a tensor of real numbers") and not recwarn.list
+
+
+def test_a_run_of_cross_attention_in_lesson_4(capsys, tiny):
+    run = trace(tiny("marian"), "Die Schlüssel", target="The keys")
+    line = said(capsys, checks.check_mixing_ratio, None, run, 1)
+    assert (
+        line == "Not yet: this exercise needs self-attention, and this run is of cross-attention."
+    )
+
+
+def test_a_number_of_a_token_does_not_count_from_the_end(minilm):
+    with pytest.raises(ValueError, match="^ids, each of them, must be .* from 0 to 30521, got -1"):
+        corpus.frequency_ranks(minilm, [-1])

@@ -122,3 +122,13 @@ def test_nonsense_gets_one_line_of_guidance(capsys, number, answer):
 
 def test_the_right_correlation_is_the_course_s_own(capsys):
     assert said(capsys, checks.check_spearman, rank_correlation) == "Correct."
+
+
+def test_the_second_largest_is_not_the_strongest(capsys):
+    line = said(capsys, checks.check_strongest, lambda row, mask: row.argsort()[-2])
+    assert line.startswith("Not yet: the function's numbers differ by up to")
+
+
+def test_numbers_of_a_function_have_no_shape(capsys):
+    line = said(capsys, checks.check_spearman, lambda a, b: 0.123)
+    assert line.startswith("Not yet: the function's numbers differ by up to")

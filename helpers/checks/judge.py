@@ -7,8 +7,16 @@ import torch
 from torch import Tensor
 
 
-def judge(answer, correct: Tensor, mistakes: dict[str, Tensor]) -> None:
-    """Print "Correct" or what stands between the answer and the right one."""
+def judge(
+    answer,
+    correct: Tensor,
+    mistakes: dict[str, Tensor],
+    close: str = "the shape is right, but numbers differ",
+) -> None:
+    """Print "Correct" or what stands between the answer and the right one.
+
+    `close` begins the sentence about an answer that differs in its numbers alone.
+    """
     shape = tuple(correct.shape)
     if not isinstance(answer, Tensor):
         print(f"Not yet: expected a tensor of shape {shape}, got {kind(answer)}.")
@@ -28,7 +36,7 @@ def judge(answer, correct: Tensor, mistakes: dict[str, Tensor]) -> None:
         print("Not yet: the answer holds NaN or infinite numbers.")
     else:
         gap = (answer - correct).abs().max().item()
-        print(f"Not yet: the shape is right, but numbers differ by up to {gap:.2g}.")
+        print(f"Not yet: {close} by up to {gap:.2g}.")
 
 
 def attempt(ask: Callable) -> list | None:

@@ -5,11 +5,12 @@ import torch
 from helpers.arguments import check_index
 from helpers.checks.judge import judge, kind, whole
 from helpers.corpus import categories
-from helpers.trace import Trace
+from helpers.trace import Trace, check_run
 
 
 def check_head_weights(answer, run: Trace, layer: int, head: int) -> None:
     """The attention weights of one head, (T, T), from queries and keys."""
+    check_run(run)
     layer = check_index("layer", layer, len(run.blocks))
     head = check_index("head", head, run.attention.shape[1])
     weights = run.attention[layer, head]
@@ -28,6 +29,7 @@ def check_head_weights(answer, run: Trace, layer: int, head: int) -> None:
 
 def check_cls_share(answer, run: Trace) -> None:
     """The share of attention weight that goes to the first token, by layer, (L,)."""
+    check_run(run)
     mean = run.attention.mean(dim=1)
     mistakes = {
         "this is what the first token reads, a row; wanted is what is read of it, a column": (
@@ -44,6 +46,7 @@ def check_cls_share(answer, run: Trace) -> None:
 
 def check_punctuation_share(answer, run: Trace) -> None:
     """The share of attention weight that goes to comma and full stop, by layer, (L,)."""
+    check_run(run)
     member = torch.tensor([name == "punctuation" for name in categories(run.keys)])
     mean = run.attention.mean(dim=1)
     mistakes = {
@@ -61,6 +64,7 @@ def check_punctuation_share(answer, run: Trace) -> None:
 
 def check_two_back_head(answer, run: Trace) -> None:
     """The pair (layer, head), from 0, of the head that reads the token two before the most."""
+    check_run(run)
     best = _strongest(run, offset=-2)
     mistakes = {
         _strongest(run, offset=2): "this head reads the token two places after; row = query, "

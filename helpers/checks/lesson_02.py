@@ -6,11 +6,12 @@ from helpers.arguments import check_index
 from helpers.checks.judge import judge
 from helpers.corpus import categories
 from helpers.stages import stage_map, transformed_norms, weighted_norms
-from helpers.trace import Trace
+from helpers.trace import Trace, check_run
 
 
 def check_transformed_norms(answer, run: Trace, layer: int) -> None:
     """The lengths of the transformed vectors of one layer, (H, S)."""
+    check_run(run)
     layer = check_index("layer", layer, len(run.blocks))
     block = run.blocks[layer]
     values = torch.einsum("sd,hde->hse", block.x, block.W_V)
@@ -30,6 +31,7 @@ def check_transformed_norms(answer, run: Trace, layer: int) -> None:
 
 def check_attn_n(answer, run: Trace, layer: int) -> None:
     """The map Attn-N of one layer, (T, S), the norm of the sum over heads."""
+    check_run(run)
     layer = check_index("layer", layer, len(run.blocks))
     norms = weighted_norms(run)[layer]
     correct = stage_map(run, "Attn-N")[layer]
@@ -50,6 +52,7 @@ def check_attn_n(answer, run: Trace, layer: int) -> None:
 
 def check_norm_share(answer, run: Trace, category: str) -> None:
     """The share of norm that goes to one token category, by layer, (L,)."""
+    check_run(run)
     if category not in categories(run.keys):
         print(f"Not yet: the text has no token of category {category!r}; choose another.")
         return
@@ -71,6 +74,7 @@ def check_norm_share(answer, run: Trace, category: str) -> None:
 
 def check_disagreement(answer, run: Trace) -> None:
     """How far each head's rows of weight and of norm lie apart, (L, H), in [0, 1]."""
+    check_run(run)
     norm = weighted_norms(run)
     share = norm / norm.sum(dim=-1, keepdim=True)
     gap = (run.attention - share).abs()

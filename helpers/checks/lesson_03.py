@@ -9,10 +9,10 @@ from helpers.checks.judge import judge, kind
 
 def check_aer(answer, predicted: list[set[Link]], gold: list[Gold]) -> None:
     """The alignment error rate over all sentences together, one number in [0, 1]."""
+    correct, precision, recall = alignment_error_rate(predicted, gold)
     if isinstance(answer, bool) or not isinstance(answer, int | float | Tensor):
         print(f"Not yet: expected one number, got {kind(answer)}.")
         return
-    correct, precision, recall = alignment_error_rate(predicted, gold)
     pairs = list(zip(predicted, gold, strict=True))
     each = [alignment_error_rate([a], [g]).aer for a, g in pairs if g.sure]
     size, sure = sum(len(a) for a, _ in pairs), sum(len(g.sure) for _, g in pairs)
@@ -59,15 +59,16 @@ def check_to_words(answer, scores: Tensor, target_word: list, source_word: list)
         "the last column is missing, what falls on the end symbol": correct[:, :-1],
         "rows and columns are exchanged: row = target word, column = source word": correct.T,
     }
-    judge(answer.float() if isinstance(answer, Tensor) else answer, correct, mistakes)
+    real = isinstance(answer, Tensor) and not answer.is_complex()
+    judge(answer.float() if real else answer, correct, mistakes)
 
 
 def check_awi(answer, scores: Tensor, tokens: list[str], keys: list[str]) -> None:
     """The links that one map gives under AWI, a set of (source word, target word)."""
+    correct = align(scores, tokens, keys, "AWI")
     if not isinstance(answer, set | frozenset):
         print(f"Not yet: expected a set of pairs (source word, target word), got {kind(answer)}.")
         return
-    correct = align(scores, tokens, keys, "AWI")
     by_word = score_words(scores, tokens, keys, "AWI")
     mistakes = {
         "these are the links of AWO; under AWI the row of the start symbol is dropped": (

@@ -8,11 +8,12 @@ from helpers.arguments import check_index
 from helpers.checks.judge import judge
 from helpers.models import Model
 from helpers.stages import expansion_rate, mixing_ratio, stage_map
-from helpers.trace import Block, Trace
+from helpers.trace import Block, Trace, check_run
 
 
 def check_layernorm_part(answer: Callable, run: Trace, layer: int) -> None:
     """The student's g(v, y, gamma, eps) on the residual of one block, (T, D)."""
+    check_run(run)
     if not _has_norm(run):
         return
     layer = check_index("layer", layer, len(run.blocks))
@@ -41,6 +42,7 @@ def check_layernorm_part(answer: Callable, run: Trace, layer: int) -> None:
 
 def check_block_output(answer, run: Trace, layer: int) -> None:
     """The output of one block, (T, D), rebuilt from its parts."""
+    check_run(run)
     if not _has_norm(run):
         return
     layer = check_index("layer", layer, len(run.blocks))
@@ -63,6 +65,7 @@ def check_block_output(answer, run: Trace, layer: int) -> None:
 
 def check_mixing_ratio(answer, run: Trace, layer: int) -> None:
     """The mixing ratio of AttnRes-N of one layer, (T,)."""
+    check_run(run)
     if not _has_norm(run):
         return
     layer = check_index("layer", layer, len(run.blocks))
@@ -99,6 +102,9 @@ def _has_norm(run: Trace) -> bool:
     """Whether the run has what these exercises are about; prints one line if not."""
     if "AttnResLn-N" in run.stages:
         return True
+    if run.is_cross:
+        print("Not yet: this exercise needs self-attention, and this run is of cross-attention.")
+        return False
     print("Not yet: this exercise needs a model with LayerNorm after the residual connection.")
     return False
 

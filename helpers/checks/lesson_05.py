@@ -2,10 +2,11 @@
 
 import torch
 
+from helpers.arguments import check_index
 from helpers.checks.judge import judge, kind, whole
 from helpers.rollout import rollout, with_residual
 from helpers.stages import mixing_ratio, stage_map
-from helpers.trace import Trace
+from helpers.trace import Trace, check_run
 
 
 def check_rollout(answer, run: Trace, residual: float) -> None:
@@ -45,7 +46,12 @@ def check_measured_residual(answer, run: Trace) -> None:
 
 
 def check_takeover(answer, run: Trace, position: int) -> None:
-    """The layer, from 1, after which the first token has more of a position than itself."""
+    """The layer, from 1, after which the first token has more of a position than itself.
+
+    `position` is that of another token than the first.
+    """
+    check_run(run)
+    position = 1 + check_index("position", position, len(run.tokens) - 1, 1, from_end=False)
     rows = rollout(stage_map(run, "Attn-W"))[:, position]
     over = (rows[:, 0] > rows[:, position]).tolist()
     layer = over.index(True) + 1 if True in over else None

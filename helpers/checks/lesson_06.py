@@ -9,11 +9,12 @@ from torch import Tensor
 
 from helpers.checks.judge import attempt, judge
 from helpers.flow import flow
-from helpers.rollout import rollout, with_residual
+from helpers.rollout import check_maps, rollout, with_residual
 
 
 def check_bottleneck(answer: Callable, capacities: Tensor) -> None:
     """The student's bottleneck(A, path), a number, on some paths from the top to the input."""
+    capacities = check_maps(capacities)
     L, T, _ = capacities.shape
     draw = random.Random(0)
     paths = [[draw.randrange(T) for _ in range(L + 1)] for _ in range(5)]

@@ -7,6 +7,7 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
+from helpers.arguments import check_strings, check_type
 from helpers.checks.judge import attempt, judge, kind
 from helpers.saliency import rank_correlation
 
@@ -18,12 +19,14 @@ PAIRS = (
     ([1.0, 2.0, 3.0, 4.0], [9.0, 4.0, 1.0, 0.0]),
 )
 
-# Rows with [MASK] and its position: the largest entry, or NaN, is at [MASK].
+# Rows with [MASK] and its position. The largest entry, or NaN, is at [MASK], but in the last row it
+# is not, so that the second largest is no answer.
 ROWS = (
     ([0.2, 0.5, 0.9, 0.1], 2),
     ([0.3, 0.1, 0.9, 0.4, 0.8], 2),
     ([0.9, 0.2, 0.3, 0.1], 0),
     ([0.2, float("nan"), 0.1, 0.5], 1),
+    ([0.2, 0.4, 0.1, 0.7], 2),
 )
 
 
@@ -59,6 +62,13 @@ def check_spearman(answer: Callable) -> None:
 
 def check_gradient_times_input(answer, gradient: Tensor, x: Tensor) -> None:
     """|Σ_d x_td ∂score/∂x_td| for each token, (T,), from the gradient and the embeddings, (T, D)."""
+    check_type("gradient", gradient, Tensor, "take it from embedding_gradient")
+    check_type("x", x, Tensor, "take it from embedding_gradient")
+    if gradient.ndim != 2 or gradient.shape != x.shape:
+        raise ValueError(
+            "gradient and x must both have the shape (T, D), got "
+            f"{tuple(gradient.shape)} and {tuple(x.shape)}."
+        )
     product = gradient * x
     mistakes = {
         "take the absolute value of the sum, not the sum of absolute values": (
@@ -99,6 +109,14 @@ def check_strongest(answer: Callable) -> None:
 
 def check_template_mean(answer: Callable, values: Tensor, templates: list[str]) -> None:
     """The student's template_mean(values, templates, drawn): the mean over whole templates."""
+    check_type("values", values, Tensor, "give one number a sentence")
+    check_strings("templates", templates)
+    real = values.is_floating_point() and values.isfinite().all()
+    if not real or not len(templates) or values.shape != (len(templates),):
+        raise ValueError(
+            "values must hold one finite float for each of templates, got a tensor of "
+            f"{values.dtype} and shape {tuple(values.shape)} for {len(templates)} templates."
+        )
     names = sorted(set(templates))
     draw = np.random.default_rng(0)
     picks = [[names[n] for n in draw.integers(len(names), size=len(names))] for _ in range(5)]
@@ -137,7 +155,7 @@ def _judge_numbers(found: list, correct: Tensor, mistakes: dict[str, Tensor]) ->
             got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else kind(x)
             print(f"Not yet: expected that the function returns one number, got {got}.")
             return
-    judge(torch.tensor(numbers), correct, mistakes)
+    judge(torch.tensor(numbers), correct, mistakes, "the function's numbers differ")
 
 
 def _pearson(a, b) -> float:
