@@ -28,8 +28,9 @@ def flow(
     `layer` and `query` count from 0, negative ones from the end; one query gives its row, (T,).
     The pipe from position i after layer l to position j below it has capacity Â_l[i, j] (AZ20,
     section 3). As there, each row is divided by its sum; `normalize=False` leaves the flow itself.
-    Rows and columns must be the same tokens: maps of cross-attention have no flow, and where they are
-    square nothing here can tell. Many values are equal up to the last bits of rounding: round them before ranking.
+    Rows and columns must be the same tokens: maps of cross-attention have no flow, and where they
+    are square nothing here can tell. Many values are equal up to the last bits of rounding: round
+    them before ranking.
 
     Raises ValueError for maps and residuals that `with_residual` refuses, and for a layer or a
     query that does not exist.

@@ -1,7 +1,9 @@
 """Checks that print what is right and what to do about the rest.
 
 They raise for no answer of a student. What the notebook gives beside it, such as a run or a layer,
-is another matter: where that is wrong, a ValueError or TypeError names it. One function an exercise, one file a lesson. Each computes the right answer itself, and the answers
+is another matter: where that is wrong, a ValueError or TypeError names it.
+
+One function an exercise, one file a lesson. Each computes the right answer itself, and the answers
 that the usual mistakes lead to, so that it can name the mistake.
 """
 
