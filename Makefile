@@ -40,7 +40,7 @@ lab: $(READY)
 	  $$(test "$$(id -u)" = 0 && echo --allow-root) $(LAB_FLAGS)
 
 test: $(READY)
-	@$(PY) -m pytest -q -n 2 --dist loadscope $(TEST_FLAGS)
+	@$(PY) -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder $(TEST_FLAGS)
 
 notebooks: $(READY)
 	@$(PY) notebooks/rebuild.py $(NOTEBOOKS)
