@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 # Read when the libraries are imported, so set first: no model that happens to be in the cache of
 # this machine.
@@ -97,6 +98,21 @@ def load_script():
         return module
 
     return load
+
+
+@pytest.fixture(scope="session")
+def execute():
+    """A function that runs a NotebookClient, in a thread of its own.
+
+    Where tests in the browser came first, Playwright's event loop still runs in the main thread, and
+    the client would wait for it forever.
+    """
+
+    def run(client):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(client.execute).result()
+
+    return run
 
 
 @pytest.fixture(autouse=True)

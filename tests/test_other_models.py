@@ -37,7 +37,7 @@ def folder(request, tmp_path_factory):
     return path
 
 
-def test_lesson_4_runs_on_another_model(folder):
+def test_lesson_4_runs_on_another_model(folder, execute):
     path = next(FOLDER.glob("04_*.ipynb"))
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -45,7 +45,7 @@ def test_lesson_4_runs_on_another_model(folder):
     for cell in code:
         cell.source = cell.source.replace(NAME, f"MODEL = {str(folder)!r}")
         cell.source = cell.source.replace(PASSAGES, f"{PASSAGES}[:12]")
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(FOLDER)}}).execute()
+    execute(NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(FOLDER)}}))
     printed = "".join(o.get("text", "") for cell in code for o in cell.outputs)
     assert "This model has another vocabulary" in printed
     assert "largest error below 1e-5 in every layer: True" in printed

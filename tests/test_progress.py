@@ -27,11 +27,11 @@ def test_the_bar_waits_two_seconds_and_goes_away(monkeypatch, unattended):
     assert bool(seen["disable"]) == unattended
 
 
-def test_a_notebook_run_by_a_program_is_known_as_such():
+def test_a_notebook_run_by_a_program_is_known_as_such(execute):
     """There the bar is off: in a notebook, tqdm's bar would stay in the stored outputs."""
     code = inspect.getsource(module._unattended) + "print(_unattended())"
     cell = nbformat.v4.new_code_cell("from IPython import get_ipython\n" + code)
     notebook = nbformat.v4.new_notebook(cells=[cell])
-    NotebookClient(notebook, kernel_name="python3", extra_arguments=["--log-level=ERROR"]).execute()
+    execute(NotebookClient(notebook, kernel_name="python3", extra_arguments=["--log-level=ERROR"]))
     assert [output.text for output in cell.outputs] == ["True\n"]
     assert not module._unattended()  # here there is no notebook at all
