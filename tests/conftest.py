@@ -1,5 +1,6 @@
 """Models, runs and small makers that several test files use. Nothing here needs a network."""
 
+import asyncio
 import importlib.util
 import os
 import tempfile
@@ -110,7 +111,8 @@ def execute():
 
     def run(client):
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(client.execute).result()
+            # asyncio.run closes the loop that it opens.
+            pool.submit(asyncio.run, client.async_execute()).result()
 
     return run
 
