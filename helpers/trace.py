@@ -78,9 +78,8 @@ def trace(
     `text` is used whole: nothing is padded or cut off. `pair` is BERT's second segment; of an
     encoder-decoder its encoder alone takes it. An encoder-decoder reads `text` in its encoder, while
     its decoder is fed `target`, word for word, whatever it would have said itself (teacher forcing;
-    K20, section 5). `attention` chooses among
-    its three: "cross" (the default; queries are target tokens, keys are source tokens), "decoder",
-    or "encoder", which needs no target. Shapes are given at `Trace` and `Block`; all tensors are
+    K20, section 5). `attention` chooses among its three: "cross" (the default; queries are target
+    tokens, keys are source tokens), "decoder", or "encoder", which needs no target. Shapes are given at `Trace` and `Block`; all tensors are
     detached, without a batch axis, and float32, or float64 where the network is.
 
     Raises TypeError for a text that is no string, and ValueError in one sentence for a text that

@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import os
 import tempfile
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 # Read when the libraries are imported, so set first: no model that happens to be in the cache of
@@ -115,6 +116,14 @@ def execute():
             pool.submit(asyncio.run, client.async_execute()).result()
 
     return run
+
+
+@pytest.fixture
+def warnings_are_errors():
+    """For files whose tests draw: a picture must come without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """Pictures of lesson 6: the network of pipes, and rollout beside flow."""
 
 import io
-import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,11 +24,7 @@ HAND = torch.tensor(
 )
 
 
-@pytest.fixture(autouse=True)
-def _warnings_are_errors():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.usefixtures("warnings_are_errors")
 
 
 def _save(figure) -> None:

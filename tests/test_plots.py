@@ -1,7 +1,6 @@
 """Drawings: an Axes comes back, everything on it has a name, and any token can be a label."""
 
 import io
-import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,11 +27,7 @@ ODD = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _warnings_are_errors():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.usefixtures("warnings_are_errors")
 
 
 def _labels(axis) -> list[str]:

@@ -2,7 +2,6 @@
 
 import io
 import re
-import warnings
 
 import ipywidgets
 import pytest
@@ -72,11 +71,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _warnings_are_errors():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.usefixtures("warnings_are_errors")
 
 
 @pytest.fixture(params=("minilm", *ONE_SIDED))

@@ -1,7 +1,5 @@
 """Widgets: the drawing functions over every choice, and controls that call them."""
 
-import warnings
-
 import ipywidgets
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,11 +22,7 @@ TEXT = "she saw"
 LAYERS, HEADS = (1, 2, 3), (ALL_HEADS, 1, 2, 3, 4)
 
 
-@pytest.fixture(autouse=True)
-def _warnings_are_errors():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.usefixtures("warnings_are_errors")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import copy
 import io
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -31,11 +30,7 @@ from helpers.yardsticks import MAPS, RESIDUAL, YARDSTICKS, draw_yardstick, measu
 TEXT = "the keys, [MASK] on them."
 
 
-@pytest.fixture(autouse=True)
-def _warnings_are_errors():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.usefixtures("warnings_are_errors")
 
 
 @pytest.fixture(scope="module")
