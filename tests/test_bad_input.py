@@ -11,6 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 import transformers
+from exercises import said
 
 from helpers import (
     alignment,
@@ -249,11 +250,6 @@ def test_texts_that_are_no_list(minilm, texts):
 def test_unknown_words_can_be_masked(minilm):
     table = corpus.mixing_table(minilm, ["🎉 🎉"], masked=1.0)
     assert list(table["token"].unique()) == ["[CLS]", "[MASK]", "[SEP]"]
-
-
-def said(capsys, check, *arguments):
-    check(*arguments)
-    return capsys.readouterr().out.strip()
 
 
 @pytest.mark.parametrize("cast", [torch.Tensor.bool, lambda t: t + 0j, lambda t: t.to_sparse()])

@@ -6,6 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+from exercises import said
 
 from helpers import (
     checks,
@@ -18,11 +19,6 @@ from helpers import (
 )
 from helpers.parts import transform
 from helpers.rollout import with_residual
-
-
-def said(capsys, check, *arguments, **names):
-    check(*arguments, **names)
-    return capsys.readouterr().out.strip()
 
 
 def scores(run, layer, head):

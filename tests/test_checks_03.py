@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from exercises import said
 
 from helpers import checks
 from helpers.alignment import Gold, align, alignment_error_rate, to_words, word_of
@@ -21,11 +22,6 @@ SCORES = torch.tensor(
     ]
 )
 WORDS = SCORES[1:], word_of(TOKENS)[1:], word_of(KEYS)
-
-
-def said(capsys, check, *arguments):
-    check(*arguments)
-    return capsys.readouterr().out.strip()
 
 
 def mistakes():
