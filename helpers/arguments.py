@@ -145,12 +145,15 @@ def read_file(path: str | Path, remedy: str, encoding: str = "utf-8-sig") -> str
     return text
 
 
-def nearest(value, choices: tuple[str, ...]) -> str:
-    """The choice that a text was meant to be, as the end of a sentence; "" for one of them or none."""
+def nearest(value, choices: tuple[str, ...], cutoff: float = 0.6) -> str:
+    """The choice that a text was meant to be, as the end of a sentence; "" for one of them or none.
+
+    `cutoff`, from 0 to 1, is how alike the two must be.
+    """
     if not isinstance(value, str) or value in choices:
         return ""
     names = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(value.lower(), names, n=1, cutoff=0.6)
+    near = get_close_matches(value.lower(), names, n=1, cutoff=cutoff)
     return f"; did you mean {names[near[0]]!r}?" if near else ""
 
 

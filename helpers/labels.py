@@ -65,21 +65,23 @@ def write_names(texts: Sequence[Text], names: Sequence[str]) -> None:
         write(text, "".join(_token(name, _fonts())))
 
 
-def write_ticks(axis: Axis, places: Sequence[float], names: Sequence[str], **look) -> None:
-    """Write a name at each place of an axis; `look` are properties of a matplotlib Text."""
+def write_ticks(axis: Axis, places: Sequence[float], names: Sequence[str]) -> None:
+    """Write a name at each place of an axis."""
     check_type("axis", axis, Axis, "give ax.xaxis or ax.yaxis")
     check_strings("names", names)
     fonts = _fonts()
     labels = ["".join(_token(name, fonts)) for name in names]
-    axis.set_ticks(places, labels, parse_math=False, fontfamily=fonts, **look)
+    axis.set_ticks(places, labels, parse_math=False, fontfamily=fonts)
 
 
 def token_ticks(axis: Axis, tokens: Sequence[str]) -> None:
     """Write one token in the middle of each row or column; a long one is cut, with a "…"."""
+    check_type("axis", axis, Axis, "give ax.xaxis or ax.yaxis")
     check_strings("tokens", tokens)
     fonts = _fonts()
     labels = ["".join(_short(_token(token, fonts))) for token in tokens]
-    write_ticks(axis, np.arange(len(tokens)) + 0.5, labels, fontsize=9)
+    places = np.arange(len(tokens)) + 0.5
+    axis.set_ticks(places, labels, parse_math=False, fontfamily=fonts, fontsize=9)
 
 
 def map_size(queries: Sequence[str], keys: Sequence[str]) -> tuple[float, float]:

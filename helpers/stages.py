@@ -5,13 +5,11 @@ The five stages are those of Kobayashi et al. 2021 (K21), built on the norms of 
 block is in `parts`.
 """
 
-import difflib
-
 import torch
 from torch import Tensor
 
 from helpers import anatomy, parts
-from helpers.arguments import check_exact, shown
+from helpers.arguments import check_exact, nearest, shown
 from helpers.fitness import check_weights
 from helpers.models import Model, check_model
 from helpers.trace import STAGES, Block, Trace, check_run
@@ -129,9 +127,7 @@ def check_stage(run: Trace, stage: str) -> None:
     """Raise ValueError, naming the remedy, unless this run has the stage."""
     check_run(run)
     if not isinstance(stage, str) or stage not in STAGES:
-        names = {name.lower(): name for name in STAGES}
-        near = difflib.get_close_matches(str(stage).lower(), names, n=1, cutoff=0.5)
-        guess = f"; did you mean {names[near[0]]!r}?" if near else "."
+        guess = nearest(stage, STAGES, cutoff=0.5) or "."
         raise ValueError(f"stage {shown(stage)} is unknown{guess} Stages: {', '.join(STAGES)}.")
     if stage not in run.stages:
         raise ValueError(
