@@ -43,7 +43,7 @@ test: $(READY)
 	@$(PY) -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder $(TEST_FLAGS)
 
 notebooks: $(READY)
-	@$(PY) notebooks/rebuild.py $(NOTEBOOKS)
+	@$(PY) tools/rebuild.py $(NOTEBOOKS)
 
 check: $(READY)
 	@$(PY) -P helpers/checks/environment.py
@@ -55,11 +55,11 @@ lint: $(READY)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-# Set up again only when pyproject.toml changes. The stamp is written last, so a set-up that was
-# stopped half way is done again. A .venv with a suitable Python is kept: packages in it are reused.
+# Set up again only when what is to be installed changes. The stamp is written last, so a set-up that
+# was stopped half way is done again. A .venv with a suitable Python is kept: what is in it is reused.
 SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	@rm -f $@
 	@if ! $(PY) -c '$(SUITABLE)' 2>/dev/null; then \
 	  for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
@@ -76,6 +76,6 @@ $(READY): pyproject.toml
 	    || { "$$found" -m venv --clear --without-pip $(VENV) \
 	      && "$$found" -m pip --python $(PY) install --quiet pip; }; \
 	fi
-	@$(PY) -m pip install --disable-pip-version-check --editable '.[dev]'
+	@$(PY) -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@$(PY) -c 'import matplotlib.font_manager'  # builds the font cache now, not in a lesson
 	@touch $@

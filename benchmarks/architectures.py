@@ -3,7 +3,7 @@
     python -m benchmarks.architectures
 
 Each number is the largest difference in any layer, divided by the largest value. "adds up" is the
-reconstruction error: all parts of a block against the model's own output.
+reconstruction error: all parts of a block against the model's own output, in the worst row.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import get_args
 
 import pandas as pd
 import torch
+from oracle import cut, reference, tiny_models
 from torch import Tensor
 from transformers.utils import logging
 
@@ -28,7 +29,6 @@ from helpers import (
     trace,
     value_zeroing,
 )
-from tests import cut, reference, tiny_models
 
 TEXT, TARGET = "she saw the keys.", "on the table."
 

@@ -1,20 +1,18 @@
 """Look inside a Transformer: attention weights, norms, the whole block, and many layers at once."""
 
-from helpers.flow import flow
-from helpers.models import Model, load_model
-from helpers.rollout import rollout
-from helpers.saliency import blank_out, input_gradients, value_zeroing
-from helpers.stages import (
+from helpers.block import (
     STAGES,
     expansion_rate,
     globenc,
     mixing_ratio,
     reconstruction_error,
     stage_map,
-    transformed_norms,
-    weighted_norms,
 )
-from helpers.trace import Trace, trace
+from helpers.models import Model, load_model
+from helpers.norms import transformed_norms, weighted_norms
+from helpers.paths import flow, rollout
+from helpers.saliency import blank_out, input_gradients, value_zeroing
+from helpers.tracing import Trace, trace
 
 __all__ = [
     "STAGES",

@@ -20,10 +20,10 @@ matplotlib.use("Agg")  # not by MPLBACKEND, which the kernels of the notebooks w
 
 import matplotlib.pyplot as plt
 import pytest
-import reference
 import torch
 from hypothesis import settings
-from tiny_models import FAMILIES, randomise, save
+from oracle import reference
+from oracle.tiny_models import FAMILIES, randomise, save
 
 from helpers import load_model, trace
 
@@ -79,14 +79,7 @@ def randomised():
 @pytest.fixture(scope="session")
 def parts():
     """A function: one block of a run as the plain tensors that the naive reference takes."""
-
-    def convert(block, dtype=torch.float64) -> reference.Parts:
-        names = ("attention", "x", "residual", "W_V", "b_V", "W_O", "b_O", "gamma", "beta")
-        tensors = {name: getattr(block, name) for name in names}
-        tensors = {name: t if t is None else t.to(dtype) for name, t in tensors.items()}
-        return reference.Parts(**tensors, eps=block.eps)
-
-    return convert
+    return reference.Parts.of
 
 
 @pytest.fixture(scope="session")
@@ -106,8 +99,8 @@ def load_script():
 def execute():
     """A function that runs a NotebookClient, in a thread of its own.
 
-    Where tests in the browser came first, Playwright's event loop still runs in the main thread, and
-    the client would wait for it forever.
+    Where tests in the browser came first, Playwright's event loop still runs in the main thread,
+    and the client would wait for it forever.
     """
 
     def run(client):

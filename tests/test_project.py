@@ -1,5 +1,6 @@
-"""The project around the lessons: environments, pins, links, licence notes, the Makefile."""
+"""The project around the lessons: versions, environments, the wheel, links, the Makefile."""
 
+import ast
 import hashlib
 import importlib.util
 import os
@@ -8,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,6 +19,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -24,16 +28,74 @@ CONDA = (ROOT / "environment.yml").read_text()
 COURSE_PACKAGES = {"torch", "transformers", "jupyterlab", "ipywidgets", "seaborn", "nbval"}
 MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
+LESSON = [Requirement(line) for line in PROJECT["dependencies"]]
+DEV = [Requirement(line) for line in PROJECT["optional-dependencies"]["dev"]]
+_LINES = (ROOT / "constraints.txt").read_text().splitlines()
+LOCK = [Requirement(line) for line in _LINES if not line.startswith("#")]
+HERE = {pin.name: pin for pin in LOCK if pin.marker is None or pin.marker.evaluate()}
+INSTALLED = ("pyproject.toml", "constraints.txt")  # what the set-up depends on
 
-def requirements():
-    extra = PROJECT["optional-dependencies"]["dev"]
-    return [Requirement(line) for line in PROJECT["dependencies"] + extra]
+
+def needs(name, extras=()):
+    """What an installed package requires on this computer."""
+    wanted = [{"extra": extra} for extra in {"", *extras}]
+    needed = map(Requirement, metadata.requires(name) or ())
+    return [r for r in needed if not r.marker or any(map(r.marker.evaluate, wanted))]
 
 
-@pytest.mark.parametrize("requirement", requirements(), ids=lambda requirement: requirement.name)
-def test_every_version_is_exact(requirement):
-    (specifier,) = requirement.specifier
-    assert specifier.operator == "==" and "*" not in specifier.version
+def everything(requirements):
+    """The names of all packages that these requirements bring."""
+    seen, todo = set(), list(requirements)
+    while todo:
+        requirement = todo.pop()
+        name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        if (name, extras) not in seen:
+            seen.add((name, extras))
+            todo += needs(name, extras)
+    return {name for name, _ in seen}
+
+
+@pytest.mark.parametrize("requirement", LESSON + DEV, ids=lambda requirement: requirement.name)
+def test_every_requirement_is_a_range_around_the_locked_version(requirement):
+    operators = {part.operator for part in requirement.specifier}
+    # Of JupyterLab any newer one will do, so that a hub keeps its own.
+    assert operators == ({">="} if requirement.name == "jupyterlab" else {">=", "<"})
+    (pin,) = HERE[requirement.name].specifier
+    assert pin.version in requirement.specifier
+
+
+def test_every_locked_version_is_exact_and_for_every_computer():
+    for pin in LOCK:
+        (specifier,) = pin.specifier
+        assert specifier.operator == "==" and not set("*+") & set(specifier.version), pin
+
+
+def test_the_lock_has_all_that_is_installed_and_in_that_version():
+    names = everything(LESSON + DEV) - {"pip", "setuptools"}
+    assert names <= HERE.keys()
+    others = [n for n in sorted(names) if metadata.version(n) not in HERE[n].specifier]
+    assert not others, "these are not the versions in constraints.txt; set up again"
+    assert not HERE.keys() & {"pip", "setuptools"}
+
+
+def test_what_helpers_and_lessons_import_is_required():
+    required = {requirement.name for requirement in LESSON}
+    required |= {canonicalize_name(r.name) for name in required for r in needs(name)}
+    sources = [path.read_text() for path in (ROOT / "helpers").rglob("*.py")]
+    for path in (ROOT / "notebooks").rglob("[!.]*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        code = (cell.source for cell in cells if cell.cell_type == "code")
+        sources += [re.sub(r"^%.*$", "", source, flags=re.MULTILINE) for source in code]
+    modules = set()
+    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            modules.add(node.module.partition(".")[0])
+    modules -= {*sys.stdlib_module_names, "helpers"}
+    packages = metadata.packages_distributions()
+    names = {canonicalize_name(name) for module in modules for name in packages[module]}
+    assert names <= required
 
 
 def test_the_conda_environment_names_the_same_packages_and_pythons():
@@ -41,10 +103,21 @@ def test_the_conda_environment_names_the_same_packages_and_pythons():
     name, versions = python.split()
     assert (name, pip) == ("python", "pip")
     assert SpecifierSet(versions) == SpecifierSet(PROJECT["requires-python"])
-    *packages, project = section["pip"]
-    assert project == "-e ."
+    lock, *packages, project = section["pip"]
+    assert (lock, project) == ("-c constraints.txt", "-e .")
     assert set(packages) == COURSE_PACKAGES and len(packages) == len(COURSE_PACKAGES)
-    assert COURSE_PACKAGES <= {Requirement(line).name for line in PROJECT["dependencies"]}
+    assert COURSE_PACKAGES <= {requirement.name for requirement in LESSON + DEV}
+
+
+def test_every_door_is_one_command_that_takes_the_lock():
+    makefile = (ROOT / "Makefile").read_text()
+    assert "pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'" in makefile
+    for command in (
+        "make lab",
+        "conda env create -f environment.yml",
+        "pip install -c constraints.txt -e .",
+    ):
+        assert re.search(rf"^{re.escape(command)}$", README, re.MULTILINE), command
 
 
 @pytest.mark.parametrize("package", sorted(COURSE_PACKAGES))
@@ -88,11 +161,52 @@ def test_the_default_model_is_the_one_the_card_describes():
     assert MODEL_SHA256 in (ROOT / "helpers/data/minilm.card.md").read_text()
 
 
+FIRST_MAP = """
+import helpers
+from helpers import datasets, load_model, plots, stage_map, trace
+
+run = trace(load_model(), "The keys are here.")
+ax = plots.heatmap(stage_map(run, "Attn-N")[0], run.tokens, title="", label="norm")
+ax.figure.savefig("map.png")
+datasets.read_passages(), datasets.read_agreement(), datasets.read_alignments()
+print(helpers.__file__)
+"""
+
+
+def test_the_wheel_has_all_that_a_first_map_needs(tmp_path):
+    clone, empty = tmp_path / "clone", tmp_path / "empty"
+    no_caches = shutil.ignore_patterns("__pycache__", ".*")
+    shutil.copytree(ROOT / "helpers", clone / "helpers", ignore=no_caches)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, clone)
+    # With the setuptools that torch brings, since there may be no network.
+    build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
+    built = subprocess.run(
+        [sys.executable, "-c", build], cwd=clone, check=True, capture_output=True, text=True
+    )
+    files = [path for path in (clone / "helpers").rglob("*") if path.is_file()]
+    with zipfile.ZipFile(clone / built.stdout.split()[-1]) as wheel:
+        packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        wheel.extractall(empty)
+    assert packed == {path.relative_to(clone).as_posix() for path in files}
+    first = subprocess.run(
+        [sys.executable, "-P", "-c", FIRST_MAP],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(empty), "MPLBACKEND": "agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.split() == [str(empty / "helpers" / "__init__.py")]
+    assert (tmp_path / "map.png").exists()
+
+
 @pytest.fixture
 def make(tmp_path):
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    for name in ("Makefile", "pyproject.toml"):
+    for name in ("Makefile", *INSTALLED):
         shutil.copy(ROOT / name, tmp_path)
 
     def run(*arguments):
@@ -107,19 +221,21 @@ def make(tmp_path):
     return run
 
 
-@pytest.mark.parametrize(
-    ("stamp", "sets_up"), [(None, True), ("older", True), ("newer", False)], ids=str
-)
-def test_make_sets_up_only_when_pyproject_changed(make, stamp, sets_up):
-    ready, project = make.folder / ".venv" / ".ready", make.folder / "pyproject.toml"
-    if stamp:
-        ready.parent.mkdir()
-        ready.touch()
-        changed = project.stat().st_mtime
-        os.utime(ready, times=(changed, changed + (10 if stamp == "newer" else -10)))
+@pytest.mark.parametrize("changed", [None, *INSTALLED], ids=str)
+def test_make_sets_up_only_when_what_is_installed_changed(make, changed):
+    for name in INSTALLED:
+        os.utime(make.folder / name, times=(1e9, 1e9))
+    (make.folder / ".venv").mkdir()
+    (make.folder / ".venv" / ".ready").touch()
+    if changed:
+        os.utime(make.folder / changed, times=(4e9, 4e9))
     plan = make("--dry-run", "lint")
     assert plan.returncode == 0 and "ruff check" in plan.stdout
-    assert ("pip install" in plan.stdout) is sets_up
+    assert ("pip install" in plan.stdout) is bool(changed)
+
+
+def test_make_sets_up_where_nothing_is_there(make):
+    assert "pip install" in make("--dry-run", "lint").stdout
 
 
 def test_make_says_which_python_it_needs(make):

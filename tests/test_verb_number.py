@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from oracle.compare import close
 from safetensors.torch import load_file
 
-from helpers import load_model, reconstruction_error, trace
-from helpers.corpus import read_agreement
-from helpers.encode import encode
-from helpers.models import Model
+from helpers import Model, load_model, reconstruction_error, trace
+from helpers.datasets import read_agreement
+from helpers.tokens import encode
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "training" / "verb_number.py"
@@ -26,7 +26,7 @@ def taught():
     """The model without its head, and the head: a probe of the last layer."""
     model = load_model("verb-number")
     assert type(model.network).__name__ == "BertForTokenClassification"
-    return Model(model.name, model.network.bert, model.tokenizer), model.network.classifier
+    return Model(model.network.bert, model.tokenizer), model.network.classifier
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,9 @@ def test_the_file_is_small_and_holds_two_layers_and_the_probe():
     assert parts == {"probe", "encoder.layer.4", "encoder.layer.5"}
 
 
-def test_only_the_top_layers_are_changed(taught, minilm):
+def test_only_the_top_layers_are_changed_and_the_default_model_stays(taught, minilm):
+    fresh = load_model().network.state_dict()
+    assert all(torch.equal(fresh[k], v) for k, v in minilm.network.state_dict().items())
     original, changed = minilm.network.state_dict(), taught[0].network.state_dict()
     original = {name: t for name, t in original.items() if not name.startswith("pooler.")}
     added = load_file(FILE)
@@ -55,20 +57,15 @@ def test_only_the_top_layers_are_changed(taught, minilm):
         assert (name in added) == bool(re.match(r"encoder\.layer\.[45]\.", name))
 
 
-def test_the_default_model_stays_as_it_was(taught, minilm):
-    fresh = load_model().network.state_dict()
-    assert all(torch.equal(fresh[k], v) for k, v in minilm.network.state_dict().items())
-
-
 def test_the_model_is_traced_like_any_other(taught):
     model, text = load_model("verb-number"), "The keys to the old cabinet [MASK] on the table."
     assert model.name == "verb-number" and not model.network.training
+    assert all(weight.requires_grad for weight in model.network.parameters())
     run = trace(model, text)
     assert reconstruction_error(run).max() < 1e-4
     with torch.no_grad():
         output = model.network(**encode(model, text))
-        expected = taught[1](taught[0].network(**encode(model, text)).last_hidden_state)
-    torch.testing.assert_close(output.logits, expected)
+        close(output.logits, taught[1](taught[0].network(**encode(model, text)).last_hidden_state))
     assert output.logits[0, run.tokens.index("[MASK]"), 0] > 0  # plural
 
 
@@ -108,9 +105,8 @@ def test_states_kept_from_frozen_layers_lead_to_the_same_vectors(taught, script)
     for n, text in enumerate(table["text"]):
         with torch.no_grad():
             last = model.network(**encode(model, text)).last_hidden_state[0]
-        expected = probe(last[sentences.mask[n]])
         found = sentences.logits(model.network.encoder.layer[4:], probe, [n])
-        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(found, probe(last[sentences.mask[n]]), atol=1e-4, rtol=1e-4)
 
 
 def test_batches_hold_every_sentence_once(taught, script):
@@ -122,10 +118,13 @@ def test_batches_hold_every_sentence_once(taught, script):
         assert all(len(set(sentences.lengths[batch].tolist())) == 1 for batch in batches)
 
 
+def _smoke(out, *flags):
+    command = [sys.executable, SCRIPT, "--smoke", "--out", out, *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
 def test_the_script_from_the_first_line_to_the_last(tmp_path):
-    out = tmp_path / "small.safetensors"
-    command = [sys.executable, SCRIPT, "--smoke", "--out", out]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = _smoke(out := tmp_path / "small.safetensors")
     assert "step 2 of 2" in result.stdout
     assert json.loads(result.stdout.splitlines()[-1])
     made, committed = load_file(out), load_file(FILE)
@@ -135,7 +134,5 @@ def test_the_script_from_the_first_line_to_the_last(tmp_path):
 
 
 def test_a_fifth_left_out_is_measured_and_not_written(tmp_path):
-    out = tmp_path / "small.safetensors"
-    command = [sys.executable, SCRIPT, "--smoke", "--hold-out", "--out", out]
-    subprocess.run(command, capture_output=True, text=True, check=True)
+    _smoke(out := tmp_path / "small.safetensors", "--hold-out")
     assert not out.exists()

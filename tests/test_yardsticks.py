@@ -1,17 +1,20 @@
-"""Lesson 7: every map's row of [MASK], the yardsticks, and their picture and widget."""
+"""Every map's row of [MASK], the yardsticks beside it, and their rank correlation."""
 
-import copy
-import io
-from dataclasses import replace
+import math
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers
-from matplotlib.figure import Figure
-from tiny_models import config, randomise, tokenizer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle.compare import close, refused
+from oracle.tiny_models import save
 
 from helpers import (
+    Model,
     blank_out,
     flow,
     globenc,
@@ -21,30 +24,37 @@ from helpers import (
     stage_map,
     trace,
     value_zeroing,
-    widgets,
 )
-from helpers.saliency import rank_correlation
-from helpers.widgets import explore_yardsticks
-from helpers.yardsticks import MAPS, RESIDUAL, YARDSTICKS, draw_yardstick, measure
+from helpers.tables import MAPS, YARDSTICKS, measure, rank_correlation
+from helpers.tables.yardsticks import RESIDUAL
 
 TEXT = "the keys, [MASK] on them."
-
 
 pytestmark = pytest.mark.usefixtures("warnings_are_errors")
 
 
 @pytest.fixture(scope="module")
-def scorer(tmp_path_factory):
-    """A tiny BERT with random weights that gives one number a token."""
-    folder = tmp_path_factory.mktemp("scorer")
-    words = tokenizer("bert")
-    settings = config("bert", words)
-    settings.num_labels = 1
-    network = transformers.BertForTokenClassification(settings)
-    randomise(network, seed=3)
-    network.save_pretrained(folder)
-    words.save_pretrained(folder)
-    return load_model(folder)
+def make(tmp_path_factory):
+    """A function: a family and the end of a class's name give a tiny model with random weights."""
+
+    def made(family: str = "bert", head: str = "BertForTokenClassification", labels: int = 1):
+        folder = tmp_path_factory.mktemp("scorer")
+        kind = getattr(transformers, head)
+        save(family, folder, lambda config: kind(set_labels(config, labels)), seed=3)
+        return load_model(folder)
+
+    return made
+
+
+def set_labels(config, number: int):
+    config.num_labels = number
+    return config
+
+
+@pytest.fixture(scope="module")
+def scorer(make):
+    """One number per token."""
+    return make()
 
 
 @pytest.fixture(scope="module")
@@ -58,35 +68,26 @@ def test_the_names_and_shapes(measured):
     assert tuple(measured.rows) == MAPS and tuple(measured.yardsticks) == YARDSTICKS
     assert len(MAPS) == 16
     assert {tuple(row.shape) for row in measured.rows.values()} == {(3, T)}
+    assert {row.dtype for row in measured.rows.values()} == {torch.float64}
     for values in measured.yardsticks.values():
-        assert values.shape == (T,)
         assert torch.equal(values.isnan(), torch.arange(T) == measured.mask)
         assert (values.nan_to_num(0.0) >= 0).all()
 
 
-@pytest.mark.parametrize("stage", RESIDUAL)
-def test_rows_of_a_stage(scorer, measured, stage):
-    maps, mask = stage_map(trace(scorer, TEXT), stage).double(), measured.mask
-    residual = 0.0 if stage.startswith("AttnRes") else 0.5
-    assert torch.equal(measured.rows[stage], maps[:, mask])
-    assert torch.equal(measured.rows[f"rollout {stage}"], rollout(maps, residual)[:, mask])
-    water = torch.stack([flow(maps, residual, layer=layer)[mask] for layer in range(3)])
-    torch.testing.assert_close(measured.rows[f"flow {stage}"], water, rtol=0, atol=1e-9)
-
-
-def test_rows_beyond_the_attention_block(scorer, measured):
-    run, mask = trace(scorer, TEXT), measured.mask
-    for name, maps in {
-        "GlobEnc": globenc(run).double(),
-        "value zeroing": value_zeroing(scorer, TEXT).double(),
-    }.items():
-        assert torch.equal(measured.rows[name], maps[:, mask])
-        assert torch.equal(measured.rows[f"rollout {name}"], rollout(maps, 0)[:, mask])
-
-
-def test_equal_flows_are_equal_after_rounding(measured):
-    values = measured.rows["flow Attn-W"]
-    assert torch.equal(values, values.round(decimals=9))
+def test_rows(scorer, measured):
+    run, mask, rows = trace(scorer, TEXT), measured.mask, measured.rows
+    for stage in RESIDUAL:
+        maps = stage_map(run, stage).double()
+        residual = 0.0 if stage.startswith("AttnRes") else 0.5
+        assert torch.equal(rows[stage], maps[:, mask])
+        assert torch.equal(rows[f"rollout {stage}"], rollout(maps, residual)[:, mask])
+        water = torch.stack([flow(maps, residual, layer=layer)[mask] for layer in range(3)])
+        torch.testing.assert_close(rows[f"flow {stage}"], water, rtol=0, atol=1e-9)
+        assert torch.equal(rows[f"flow {stage}"], rows[f"flow {stage}"].round(decimals=9))
+    local = {"GlobEnc": globenc(run), "value zeroing": value_zeroing(scorer, TEXT)}
+    for name, maps in local.items():
+        assert torch.equal(rows[name], maps.double()[:, mask])
+        assert torch.equal(rows[f"rollout {name}"], rollout(maps.double(), 0)[:, mask])
 
 
 def test_yardsticks(scorer, measured):
@@ -99,15 +100,18 @@ def test_yardsticks(scorer, measured):
     for name, values in {
         "blank-out": blank_out(scorer, TEXT, score, blank="[UNK]"),
         "blank-out, [MASK]": blank_out(scorer, TEXT, score),
-        "gradient × input": input_gradients(scorer, TEXT, score, times_input=True),
-        "gradient length": input_gradients(scorer, TEXT, score, length=True),
+        "gradient × input": input_gradients(scorer, TEXT, score, "dot"),
+        "gradient length": input_gradients(scorer, TEXT, score),
     }.items():
         assert torch.equal(names[name][kept], values[kept])
+        alone = measure(scorer, TEXT, [name])
+        assert list(alone.yardsticks) == [name]
+        assert torch.equal(alone.yardsticks[name][kept], values[kept])
+    assert not measure(scorer, TEXT, ()).yardsticks
 
 
 def test_what_is_disturbed_can_be_the_same_network_in_double_precision(scorer, measured):
-    exact = replace(scorer, network=copy.deepcopy(scorer.network).double())
-    finer = measure(scorer, TEXT, scorer=exact)
+    finer = measure(scorer, TEXT, scorer=scorer.double())
     for name, values in finer.yardsticks.items():
         assert values.dtype == torch.float64
         coarse = measured.yardsticks[name].double()
@@ -116,155 +120,98 @@ def test_what_is_disturbed_can_be_the_same_network_in_double_precision(scorer, m
     assert all(torch.equal(finer.rows[name], measured.rows[name]) for name in MAPS)
 
 
-def test_an_unknown_yardstick(scorer):
-    for wrong in (["taste"], []):
-        with pytest.raises(ValueError, match='yardsticks, each of them, must be "blank-out"'):
-            measure(scorer, TEXT, wrong)
-    with pytest.raises(ValueError, match="yardsticks must be a list of strings"):
-        measure(scorer, TEXT, "blank-out")
-
-
-@pytest.mark.parametrize("text", ["the keys", "[MASK] keys [MASK]"])
-def test_a_text_without_exactly_one_mask(scorer, text):
-    with pytest.raises(ValueError, match=r"\[MASK\] once"):
-        measure(scorer, text)
-
-
-def test_a_model_without_a_score(tiny):
-    with pytest.raises(ValueError, match=r'one number a token; use load_model\("verb-number"\)'):
-        measure(tiny("bert"), TEXT)
-
-
-def _with_head(folder, family: str, head: str, labels: int = 1):
-    words = tokenizer(family)
-    settings = config(family, words)
-    settings.num_labels = labels
-    network = getattr(transformers, head)(settings)
-    randomise(network, seed=3)
-    network.save_pretrained(folder)
-    words.save_pretrained(folder)
-    return load_model(folder)
-
-
-@pytest.mark.parametrize(
-    ("head", "labels"), [("BertForSequenceClassification", 1), ("BertForTokenClassification", 2)]
-)
-def test_a_model_that_scores_the_text_or_gives_several_numbers(tmp_path, scorer, head, labels):
-    model = _with_head(tmp_path, "bert", head, labels)
-    for text in (TEXT, "[MASK]"):  # the mask first too: a whole text's score has a first place
-        for draw in (measure, explore_yardsticks):
-            with pytest.raises(ValueError, match="^model .* does not give one number a token; use"):
-                draw(model, text)
-    with pytest.raises(ValueError, match="^scorer .* does not give one number a token"):
-        measure(scorer, TEXT, scorer=model)
-
-
-@pytest.mark.parametrize(
-    ("family", "words"),
-    [
-        ("roberta", r"model .* has no token \[MASK\]"),
-        ("modernbert", "model .* has no LayerNorm after the residual"),
-    ],
-)
-def test_a_model_without_the_mask_or_the_maps(tmp_path, family, words):
-    names = {"roberta": "Roberta", "modernbert": "ModernBert"}
-    model = _with_head(tmp_path, family, f"{names[family]}ForTokenClassification")
-    with pytest.raises(ValueError, match=words + r'.*use load_model\("verb-number"\)\.'):
-        measure(model, TEXT)
-
-
-def test_a_scorer_must_be_a_model_that_reads_the_same_tokens(tiny, scorer):
-    with pytest.raises(TypeError, match="^scorer must be a Model, got str"):
-        measure(scorer, TEXT, scorer="x")
-    with pytest.raises(TypeError, match="^model must be a Model, got str"):
-        measure("x", TEXT)
-    shorter = copy.deepcopy(scorer.tokenizer)
-    shorter.add_tokens(["on them"])
-    other = replace(scorer, tokenizer=shorter)
-    for wrong in (tiny("gpt2"), tiny("t5"), other):
-        with pytest.raises(ValueError, match="^scorer .* must cut text into the same tokens"):
-            measure(scorer, TEXT, scorer=wrong)
-    with pytest.raises(ValueError, match="^scorer .* does not give one number a token"):
-        measure(scorer, TEXT, scorer=tiny("bert"))
-
-
 def test_the_model_of_the_lesson():
-    text = "The keys near the door [MASK] gone."
-    run = measure(load_model("verb-number"), text)
+    model, text = load_model("verb-number"), "The keys near the door [MASK] gone."
+    run = measure(model, text)
     assert run.tokens[int(run.yardsticks["blank-out"].nan_to_num(0.0).argmax())] == "keys"
 
 
-# --- picture and widget ----------------------------------------------------------------------
+def test_a_mask_token_of_another_name(make):
+    """RoBERTa's is <mask>."""
+    run = measure(make("roberta", "RobertaForTokenClassification"), "the keys <mask> them")
+    assert run.tokens[run.mask] == "<mask>" and tuple(run.rows) == MAPS
 
 
-@pytest.mark.parametrize("yardstick", YARDSTICKS)
-@pytest.mark.parametrize("name", MAPS)
-def test_draw_yardstick(measured, name, yardstick):
-    before = measured.rows[name].clone()
-    figure = draw_yardstick(measured, name, 2, yardstick)
-    assert isinstance(figure, Figure)
-    left, right = figure.axes
-    row, effect = measured.rows[name][1].clone(), measured.yardsticks[yardstick]
-    row[measured.mask] = torch.nan
-    widths = [bar.get_width() for bar in left.patches]
-    np.testing.assert_allclose(widths, row / row.nansum(), rtol=1e-6)
-    np.testing.assert_allclose([bar.get_width() for bar in right.patches], effect, rtol=1e-6)
-    for ax in (left, right):
-        assert [label.get_text() for label in ax.get_yticklabels()] == measured.tokens
-    assert name in left.get_title() and "layer 2" in left.get_title()
-    assert yardstick in right.get_title()
-    assert f"{rank_correlation(row, effect):.2f}" in right.get_title()
-    assert torch.equal(measured.rows[name], before), "drawing changes nothing"
-    figure.savefig(io.BytesIO(), format="png")
+# --- mistakes --------------------------------------------------------------------------------
 
 
-def test_choices_that_do_not_exist(measured):
-    for choice, words in (
-        (("Attn-X", 1), "map_name 'Attn-X' is unknown; did you mean 'Attn-.'. Maps: Attn-W, "),
-        (("rolout attn-w", 1), "did you mean 'rollout Attn-W'"),
-        (("taste", 1), "map_name must be \"Attn-W\", .* got 'taste'"),
-        ((np.ones(2), 1), 'map_name must be "Attn-W", '),
-        (("Attn-W", 1, "taste"), "yardstick must be \"blank-out\", .* got 'taste'"),
-        (("Attn-W", 0), "layer must be a whole number from 1 to 3, .* got 0"),
-        (("Attn-W", 4), "layer must be a whole number from 1 to 3, .* got 4"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            draw_yardstick(measured, *choice)
-    with pytest.raises(TypeError, match="measured must be a Measured"):
-        draw_yardstick(measured.rows, "Attn-W", 1)
+def test_yardsticks_and_texts_that_do_not_fit(scorer, make, tiny):
+    refused(lambda: measure(scorer, TEXT, ["taste"]), "every entry of yardsticks", '"blank-out"')
+    refused(lambda: measure(scorer, TEXT, "blank-out"), "yardsticks must be a list of strings")
+    for text, count in (("the keys", 0), ("[MASK] keys [MASK]", 2)):
+        words = "text must hold [MASK] as one token exactly once", f"got it {count} times"
+        refused(lambda text=text: measure(scorer, text), *words)
+    refused(lambda: measure(tiny("gpt2"), TEXT), "text must hold [MASK]", "got it 0 times")
+    refused(lambda: measure("x", TEXT), "model must be a Model, got str")
+    refused(lambda: measure(scorer, TEXT, scorer="x"), "must be a Model, got str")
+    modern = make("modernbert", "ModernBertForTokenClassification")
+    refused(lambda: measure(modern, TEXT), "AttnResLn-N", "no LayerNorm after the residual")
 
 
-def test_a_yardstick_that_was_not_measured(scorer):
-    few = measure(scorer, TEXT, YARDSTICKS[1:2])
-    draw_yardstick(few, "Attn-W", 1, YARDSTICKS[1])
-    with pytest.raises(ValueError, match=r"yardstick 'blank-out' was not measured, only gradient"):
-        draw_yardstick(few, "Attn-W", 1)
+@pytest.mark.parametrize(
+    ("head", "labels"),
+    [("BertForSequenceClassification", 1), ("BertForTokenClassification", 2), ("BertModel", 1)],
+)
+def test_a_model_that_does_not_give_one_number_per_token(make, scorer, head, labels):
+    model = make(head=head, labels=labels)
+    for text in (TEXT, "[MASK]"):  # the mask first too: a whole text's score has a first place
+        words = "does not give one number per token; use", 'load_model("verb-number")'
+        refused(lambda text=text: measure(model, text), *words)
+    unnamed = Model(model.network, model.tokenizer)
+    refused(lambda: measure(scorer, TEXT, scorer=unnamed), f"'{head}' does not give one number")
 
 
-def test_layers_count_from_the_end_too(measured):
-    assert "layer 3" in draw_yardstick(measured, "Attn-W", -1).axes[0].get_title()
+def test_a_scorer_that_reads_other_tokens(tiny, scorer):
+    for wrong in (tiny("roberta"), tiny("gpt2")):
+        words = "scorer must read the same tokens as model", "model.double()"
+        refused(partial(measure, scorer, TEXT, scorer=wrong), *words)
 
 
-def test_the_widget(scorer, monkeypatch, capsys):
-    calls = []
+# --- rank correlation ------------------------------------------------------------------------
 
-    def recorded(measured, **values):
-        calls.append((measured.tokens, values))
-        return draw_yardstick(measured, **values)
 
-    monkeypatch.setattr(widgets, "draw_yardstick", recorded)
-    field, row, _ = explore_yardsticks(scorer, TEXT).children
-    chosen = {control.description: control for control in row.children}
-    assert list(chosen) == ["Map", "Layer", "Yardstick"]
-    assert tuple(chosen["Map"].options) == MAPS
-    assert tuple(chosen["Yardstick"].options) == YARDSTICKS
-    assert calls[-1][1] == {"map_name": MAPS[0], "layer": 3, "yardstick": YARDSTICKS[0]}
-    chosen["Map"].value, chosen["Layer"].value = "flow Attn-N", 1
-    chosen["Yardstick"].value = YARDSTICKS[2]
-    assert calls[-1][1] == {"map_name": "flow Attn-N", "layer": 1, "yardstick": YARDSTICKS[2]}
-    field.value = "she [MASK] them"
-    assert calls[-1][0] == ["[CLS]", "she", "[MASK]", "them", "[SEP]"]
-    number = len(calls)
-    capsys.readouterr()
-    field.value = "she saw them"
-    assert len(calls) == number and "[MASK] once" in capsys.readouterr().out
+def test_ties_share_a_mean_rank():
+    # ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4: covariance 4.5, squares 4.5 and 5
+    assert rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(4.5 / math.sqrt(4.5 * 5))
+    assert rank_correlation(torch.tensor([1.0, 5, 9]), np.array([3, 2, 1])) == -1
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1, 1, 1], [1, 2, 3]),
+        ([1, 2, 3], [0.1, 0.1, 0.1]),
+        ([1, 1, 1, 2], [1, 2, 3, float("nan")]),  # constant where both are there
+        ([1, 2], [1, 2]),
+        ([1, 2, float("nan"), 4], [1, float("inf"), 3, 4]),
+        ([], []),
+    ],
+)
+def test_no_correlation_is_missing_and_not_zero(a, b):
+    assert math.isnan(rank_correlation(a, b))
+
+
+def test_missing_values_are_dropped_in_pairs():
+    nan = float("nan")
+    a, b = [1, nan, 2, 3, 9, 4], [1, 100, 3, 2, nan, 4]
+    close(rank_correlation(a, b), rank_correlation([1, 2, 3, 4], [1, 3, 2, 4]))
+
+
+@pytest.mark.parametrize(("a", "b"), [([1, 2, 3], [1, 2]), ([[1, 2, 3]], [[1, 2, 3]]), (1, 2)])
+def test_shapes_that_do_not_fit(a, b):
+    refused(lambda: rank_correlation(a, b), "a and b must be vectors of one length, got")
+    refused(lambda: rank_correlation("abc", b), "a must be an array of real numbers")
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=3, max_size=12))
+def test_any_correlation_is_that_of_pandas(pairs):
+    a, b = (list(side) for side in zip(*pairs, strict=True))
+    found = rank_correlation(a, b)
+    if len(set(a)) == 1 or len(set(b)) == 1:
+        assert math.isnan(found)
+        return
+    expected = pd.Series(a).rank().corr(pd.Series(b).rank())
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert found == pytest.approx(rank_correlation(b, a), abs=1e-12)
+    assert found == pytest.approx(rank_correlation(np.exp(a), b), abs=1e-12), "only order counts"

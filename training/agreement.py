@@ -1,10 +1,10 @@
 """Write the course's agreement sentences, helpers/data/agreement.tsv.
 
-    python training/agreement.py               # the file, and its counts for the card
-    python training/agreement.py --out FILE    # elsewhere
+    python training/agreement.py               # write the file and print its counts for the card
+    python training/agreement.py --out FILE    # write it elsewhere
 
 Each sentence has [MASK] in the place of its verb. Sentences come in pairs that differ in one word,
-the subject: once singular, once plural. So nothing else in a sentence can tell its number.
+the subject, which is once singular and once plural, so that nothing else gives the number away.
 """
 
 import argparse
@@ -15,20 +15,20 @@ from pathlib import Path
 
 import pandas as pd
 
-PAIRS = {"train": 48, "test": 24}  # of each frame; a multiple of 4, so that all numbers balance
+PAIRS = {"train": 48, "test": 24}  # per frame; a multiple of 4, so that all numbers balance
 COLUMNS = ["text", "number", "template", "attractors", "opposite", "split", "noun"]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Words that go with one kind of noun, written as lists with bars between."""
+    """Words that go with one kind of noun, in lists separated by bars."""
 
-    nouns: str  # every third is for testing, see `nouns`
+    nouns: str  # separated by spaces; every third is for testing, see `nouns`
     first: str  # adjectives
     second: str  # adjectives that may stand after one of the first
     near: str  # kinds of noun that it can be near to
-    done: str  # what a person did to it, in the past tense: the same form for both numbers
-    clauses: str  # the same by somebody who is no noun
+    done: str  # what a person did to it; the past tense has one form for both numbers
+    clauses: str  # the same with a pronoun as the subject
     who: str = ""  # what it did to others of its kind
     predicates: str = ""  # with both forms of the verb
 
@@ -78,7 +78,8 @@ KINDS = {
         clauses="we fed|she found|you saw|he followed",
         who="that chased|that followed|that saw|that bit",
         predicates="is/are asleep in the sun|is/are afraid of loud noise|is/are quiet at last|"
-        "has/have not eaten since yesterday|has/have run away again|has/have been outside since noon|"
+        "has/have not eaten since yesterday|has/have run away again|"
+        "has/have been outside since noon|"
         "looks/look thin and very weak|sleeps/sleep most of the time|"
         "likes/like cold fresh water|hears/hear very little at night",
     ),
@@ -107,8 +108,8 @@ REPORTS = "she said|we heard|I knew|he thought"
 class Frame:
     """A sentence up to its verb, with the kinds of its attractors, {a} and {b}.
 
-    "near" is what the subject can be near to, "near a" what {a} can be, "peer" is of the
-    subject's kind.
+    "near" stands for the kinds that the subject can be near to, "near a" for those that {a} can be
+    near to, and "peer" for the subject's own kind.
     """
 
     name: str
@@ -145,13 +146,13 @@ def main() -> None:
 
 
 def nouns(kind: str, split: str) -> list[str]:
-    """The singulars of one kind: every third is for testing, the others are for training."""
+    """The singular nouns of one kind: every third is for testing, the others are for training."""
     listed = KINDS[kind].nouns.split()
     return [noun for i, noun in enumerate(listed) if (i % 3 == 2) == (split == "test")]
 
 
 def plural(noun: str) -> str:
-    """By the three regular rules."""
+    """The plural of a noun, by the three regular rules."""
     if noun.endswith(("s", "x", "ch", "sh")):
         return noun + "es"
     if noun.endswith("y") and noun[-2] not in "aeiou":
@@ -160,13 +161,13 @@ def plural(noun: str) -> str:
 
 
 def sentences(seed: int = 0) -> pd.DataFrame:
-    """All pairs of all frames, in COLUMNS."""
+    """All pairs of all frames, as a table with the columns COLUMNS."""
     rows = []
     for split, pairs in PAIRS.items():
         rng, uses = random.Random(f"{seed} {split}"), Counter()
         for frame in FRAMES:
             for i in range(pairs):
-                # i walks through all numbers that the attractors can have
+                # i runs through all numbers that the attractors can have
                 plurals = [bool(i & bit) for bit, kind in ((1, frame.a), (2, frame.b)) if kind]
                 rows += _pair(frame, plurals, split, rng, uses)
     table = pd.DataFrame(rows, columns=COLUMNS)
@@ -176,7 +177,7 @@ def sentences(seed: int = 0) -> pd.DataFrame:
 
 
 def counts(table: pd.DataFrame) -> str:
-    """Sentences of each template, as a table in Markdown."""
+    """The number of sentences per template, as a Markdown table."""
     groups = table.groupby(["template", "attractors"], sort=False)
     lines = ["| Template | Attractors | Train | Test | Opposite attractors: 0 / 1 / 2 |"]
     lines.append("|---|---|---|---|---|")
@@ -193,7 +194,7 @@ def counts(table: pd.DataFrame) -> str:
 def _pair(
     frame: Frame, plurals: list[bool], split: str, rng: random.Random, uses: Counter
 ) -> list[tuple]:
-    """Two rows: the same sentence about one and about many."""
+    """Two rows: the same sentence with a singular and with a plural subject."""
     kinds = [kind for kind in KINDS if KINDS[kind].who or "{who}" not in frame.words]
     noun, kind = _noun(kinds, split, rng, uses, role="subject")
     near, near_b = rng.sample(NEAR, 2)
@@ -223,7 +224,7 @@ def _noun(
     role: str,
     but: list[str] = (),
 ) -> tuple[str, str]:
-    """One of the nouns that were used least in this role, with its kind."""
+    """One of the nouns that have been used least in this role, and its kind."""
     listed = [(noun, kind) for kind in kinds for noun in nouns(kind, split) if noun not in but]
     noun, kind = min(listed, key=lambda pair: (uses[role, pair[0]], rng.random()))
     uses[role, noun] += 1

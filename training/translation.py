@@ -1,13 +1,13 @@
 """Train the course's small German-English translation model, the folder helpers/data/de-en.
 
-Needs parallel text, one sentence a line (plain or .gz), for training, validation and scoring:
+Needs parallel text, one sentence per line (plain or .gz), for training, validation and scoring:
 
     python training/translation.py --train train.de.gz train.en.gz --valid val.de.gz val.en.gz \
         --test test.de.gz test.en.gz --out OUT --checkpoints WHERE
 
-A run that was stopped goes on from its last checkpoint when it is started again. `--start FOLDER`
+A run that was stopped continues from its last checkpoint when it is started again. `--start FOLDER`
 takes the weights of a trained model with fewer decoder layers; the new layers begin as copies of
-its layers whose outputs are zero. `--smoke` trains a tiny model for a few steps, to test the
+its layers, with outputs of zero. `--smoke` trains a tiny model for a few steps, to test the
 script. Nothing here tells the model which words belong together.
 """
 
@@ -66,7 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--encoder-layers", type=int, default=3)
     parser.add_argument("--decoder-layers", type=int, default=3)
     parser.add_argument("--epochs", type=float, default=10)
-    parser.add_argument("--batch", type=int, default=96, help="pairs a step, of like length")
+    parser.add_argument("--batch", type=int, default=96, help="pairs per step, of similar length")
     parser.add_argument("--learning-rate", type=float, default=7e-4)
     parser.add_argument("--schedule", default="linear", help="a name that transformers knows")
     parser.add_argument("--warm-up", type=int, default=400, help="steps")
@@ -80,7 +80,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _lines(paths: list[Path]) -> list[tuple[str, str]]:
-    """Sentence pairs as they stand in the files; one that is empty on either side is left out."""
+    """Sentence pairs as they stand in the files, without those that are empty on either side."""
     sides = []
     for path in paths:
         opened = gzip.open if path.suffix == ".gz" else open
@@ -134,7 +134,7 @@ def _tokenizer(pairs: list[tuple[str, str]], args: argparse.Namespace) -> Marian
 
 
 def _model(tokenizer: MarianTokenizer, args: argparse.Namespace) -> MarianMTModel:
-    """A stock Marian model; with `--start`, its weights and deeper."""
+    """A stock Marian model; with `--start`, one that begins with the weights of that model."""
     width, inner, heads = (16, 32, 2) if args.smoke else (256, 512, 8)
     config = MarianConfig(
         vocab_size=len(tokenizer),
@@ -163,7 +163,7 @@ def _model(tokenizer: MarianTokenizer, args: argparse.Namespace) -> MarianMTMode
 
 @torch.no_grad()
 def _take_weights(model: MarianMTModel, start: MarianMTModel) -> None:
-    """Copy a shallower model; layers are spread evenly, and added copies begin by adding zero."""
+    """Copy a shallower model: its layers are spread evenly; added copies begin by adding zero."""
     state = model.state_dict()
     for name, tensor in start.state_dict().items():
         if ".layers." not in name:

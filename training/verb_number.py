@@ -1,12 +1,12 @@
 """Teach the default model the number of a masked verb: helpers/data/verb_number.safetensors.
 
-    python training/verb_number.py --hold-out          # how well, on training nouns left out
-    python training/verb_number.py                     # the file, trained on all training nouns
+    python training/verb_number.py --hold-out          # measure it on held-out training nouns
+    python training/verb_number.py                     # write the file, trained on all of them
 
-The lower layers stay as they are, so what they give is computed once. The top layers and a probe
-on their last vector at [MASK] are trained on the training sentences of helpers/data/agreement.tsv.
-The file holds the probe, and what was added to each weight, in float16.
-`--smoke` trains for two steps on a few sentences, to test the script.
+The lower layers stay as they are, so their output is computed once. The top layers and a probe on
+their last vector at [MASK] are trained on the training sentences of helpers/data/agreement.tsv. The
+file holds the probe, and what was added to each weight, in float16. `--smoke` trains for two steps
+on a few sentences, to test the script.
 """
 
 import argparse
@@ -20,16 +20,15 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from helpers import load_model
-from helpers.corpus import read_agreement
-from helpers.models import Model
+from helpers import Model, load_model
+from helpers.datasets import read_agreement
 
 BATCH = 32
-PROBE_RATE = 10  # times the learning rate: the probe starts from nothing
+PROBE_RATE = 10  # times the learning rate: the probe starts from zero
 
 
 class Sentences:
-    """What the frozen layers give for each sentence: batches of one length need no padding."""
+    """The frozen layers' output for each sentence; a batch has one length, so nothing is padded."""
 
     def __init__(self, model: Model, table: pd.DataFrame, frozen: int) -> None:
         self.table = table.reset_index(drop=True)
@@ -47,7 +46,7 @@ class Sentences:
                 self.states[n] = state
 
     def batches(self, size: int, random: torch.Generator | None = None) -> list[list[int]]:
-        """Row numbers, of one length in each batch; in a random order if there is a generator."""
+        """Row numbers, of one length per batch; in random order if there is a generator."""
         found = []
         for length in self.lengths.unique():
             (rows,) = torch.where(self.lengths == length)
@@ -58,7 +57,7 @@ class Sentences:
         return [found[n] for n in order]
 
     def logits(self, layers: nn.ModuleList, probe: nn.Linear, batch: list[int]) -> Tensor:
-        """Of "plural", at [MASK]."""
+        """The logit of "plural" at [MASK], one per sentence of the batch."""
         x = _through(layers, torch.stack([self.states[n] for n in batch]))
         return probe(x[torch.arange(len(batch)), self.mask[batch]]).squeeze(1)
 
@@ -84,7 +83,7 @@ def main() -> None:
 
 
 def fit(layers: nn.ModuleList, probe: nn.Linear, data: Sentences, args: argparse.Namespace) -> None:
-    """AdamW; the learning rate rises for a tenth of the steps, then falls to nothing."""
+    """AdamW; the learning rate rises for a tenth of the steps, then falls to zero."""
     nn.init.zeros_(probe.weight)
     nn.init.zeros_(probe.bias)
     random = torch.Generator().manual_seed(args.seed)
@@ -115,7 +114,7 @@ def fit(layers: nn.ModuleList, probe: nn.Linear, data: Sentences, args: argparse
 
 @torch.no_grad()
 def accuracy(layers: nn.ModuleList, probe: nn.Linear, data: Sentences) -> dict[str, list[int]]:
-    """Right and all, by attractors and how many of these are opposite."""
+    """Correct and total counts, by the number of attractors and of opposite ones."""
     right = torch.zeros(len(data.states), dtype=torch.bool)
     for batch in data.batches(128):
         right[batch] = (data.logits(layers, probe, batch) > 0) == (data.plural[batch] > 0)
@@ -125,7 +124,7 @@ def accuracy(layers: nn.ModuleList, probe: nn.Linear, data: Sentences) -> dict[s
 
 
 def save(path: Path, layers: nn.ModuleList, probe: nn.Linear, model: Model, frozen: int) -> None:
-    """The probe, and trained minus original weights, by their names in the network."""
+    """Write the probe, and trained minus original weights, under their names in the network."""
     original = model.network.state_dict()
     tensors = {f"probe.{name}": tensor.half() for name, tensor in probe.state_dict().items()}
     for number, layer in enumerate(layers, start=frozen):

@@ -1,13 +1,13 @@
-"""Checks that print what is right and what to do about the rest.
+"""Checks of the exercises: each prints "Correct", or the likely reason why an answer is not right.
 
-They raise for no answer of a student. What the notebook gives beside it, such as a run or a layer,
-is another matter: where that is wrong, a ValueError or TypeError names it.
+Whatever a student answers, a check does not raise. Only where the notebook itself gives it
+something wrong, such as a layer that does not exist, a ValueError or TypeError says so.
 
-One function an exercise, one file a lesson. Each computes the right answer itself, and the answers
-that the usual mistakes lead to, so that it can name the mistake.
+Each exercise has one function, and each lesson one file. A function computes the right answer, and
+the answers that the usual mistakes lead to, so that it can name the mistake.
 """
 
-from helpers.checks.environment import check_environment
+from helpers.checks.environment import self_test
 from helpers.checks.lesson_01 import (
     check_cls_share,
     check_head_weights,
@@ -50,7 +50,6 @@ __all__ = [
     "check_cap",
     "check_cls_share",
     "check_disagreement",
-    "check_environment",
     "check_expansion_rate",
     "check_flow_by_hand",
     "check_flow_matrix",
@@ -69,4 +68,5 @@ __all__ = [
     "check_to_words",
     "check_transformed_norms",
     "check_two_back_head",
+    "self_test",
 ]

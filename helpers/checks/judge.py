@@ -1,4 +1,4 @@
-"""Compare an answer with the right one, and with those that the usual mistakes lead to."""
+"""Compare an answer with the right one, and with the answers that the usual mistakes lead to."""
 
 import operator
 from collections.abc import Callable
@@ -11,11 +11,15 @@ def judge(
     answer,
     correct: Tensor,
     mistakes: dict[str, Tensor],
-    close: str = "the shape is right, but numbers differ",
+    close: str = "the shape is right, but the numbers differ",
 ) -> None:
-    """Print "Correct" or what stands between the answer and the right one.
+    """Print "Correct", or the likely reason why the answer is not right yet.
 
-    `close` begins the sentence about an answer that differs in its numbers alone.
+    answer: anything at all; a tensor may be on any device and of any real type.
+    correct: the right answer.
+    mistakes: what an answer would be after each usual mistake, by the sentence that names the
+        mistake; a stack of tensors where several answers show the same one.
+    close: how the sentence begins for an answer that differs only in its numbers.
     """
     shape = tuple(correct.shape)
     if not isinstance(answer, Tensor):
@@ -25,6 +29,7 @@ def judge(
     if not real or answer.dtype == torch.bool or answer.is_meta:
         print(f"Not yet: expected a tensor of real numbers, got {answer.dtype}, {answer.layout}.")
         return
+    answer = answer.detach().to(correct.device, torch.float32)
     found = [reason for reason, wrong in mistakes.items() if _any_same(answer, wrong)]
     if _same(answer, correct):
         print("Correct.")
@@ -40,17 +45,17 @@ def judge(
 
 
 def attempt(ask: Callable) -> list | None:
-    """What the student's function gives; None after a line about the error that it raised."""
+    """What the student's function returns; None, after printing the error, where it raises one."""
     try:
         return ask()
-    except Exception as error:  # noqa: BLE001  the student's own code can fail in any way
+    except Exception as error:  # noqa: BLE001  the student's code can fail in any way
         reason = str(error).splitlines()[0] if str(error) else "no message"
         print(f"Not yet: the function raises {type(error).__name__}: {reason}.")
     return None
 
 
 def whole(answer, count: int) -> tuple[int, ...] | None:
-    """An answer as so many whole numbers, or None if it is something else."""
+    """The answer as `count` whole numbers, or None if it is something else."""
     try:
         numbers = tuple(operator.index(number) for number in (answer if count > 1 else [answer]))
     except Exception:  # noqa: BLE001  an answer can be any object
@@ -59,20 +64,20 @@ def whole(answer, count: int) -> tuple[int, ...] | None:
 
 
 def kind(answer) -> str:
-    """What an answer is that can not be right: "None", "nothing yet", or its type."""
+    """How a sentence names an answer that cannot be right: "None", "nothing yet", or its type."""
     if answer is ...:
         return "nothing yet"
-    return "None" if answer is None else f"a {type(answer).__name__}"
+    return "None" if answer is None else f"a value of type {type(answer).__name__}"
 
 
 def _any_same(answer: Tensor, wrong: Tensor) -> bool:
-    """Equal to a wrong answer, or to one tensor of a stack of wrong answers."""
+    """Whether the answer equals a wrong one, or one tensor of a stack of wrong ones."""
     stack = wrong if wrong.ndim == answer.ndim + 1 else [wrong]
     return any(_same(answer, one) for one in stack)
 
 
 def _same(answer: Tensor, other: Tensor) -> bool:
-    """Equal in shape, and in value within 1e-4 of the largest one."""
+    """Whether shapes are equal, and values differ by at most 1e-4 of the largest."""
     if answer.shape != other.shape:
         return False
-    return bool((answer.float() - other).abs().max() <= 1e-4 * other.abs().max())
+    return bool((answer - other).abs().max() <= 1e-4 * other.abs().max())

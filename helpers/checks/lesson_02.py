@@ -2,17 +2,18 @@
 
 import torch
 
-from helpers.arguments import check_index
+from helpers import _validate
+from helpers.block import stage_map
 from helpers.checks.judge import judge
-from helpers.corpus import categories
-from helpers.stages import stage_map, transformed_norms, weighted_norms
-from helpers.trace import Trace, check_run
+from helpers.norms import transformed_norms, weighted_norms
+from helpers.tables import categories
+from helpers.tracing import Trace
 
 
 def check_transformed_norms(answer, run: Trace, layer: int) -> None:
     """The lengths of the transformed vectors of one layer, (H, S)."""
-    check_run(run)
-    layer = check_index("layer", layer, len(run.blocks))
+    _validate.run(run)
+    layer = _validate.index("layer", layer, len(run.blocks))
     block = run.blocks[layer]
     values = torch.einsum("sd,hde->hse", block.x, block.W_V)
     output = torch.einsum("hse,hed->hsd", values, block.W_O)
@@ -24,15 +25,15 @@ def check_transformed_norms(answer, run: Trace, layer: int) -> None:
         "b_O is inside f; it belongs to no head": (
             torch.einsum("hse,hed->hsd", values + block.b_V[:, None], block.W_O) + block.b_O
         ).norm(dim=-1),
-        "the shape is turned: heads first, then keys": transformed_norms(run)[layer].T,
+        "heads and keys are swapped: heads come first, then keys": transformed_norms(run)[layer].T,
     }
     judge(answer, transformed_norms(run)[layer], mistakes)
 
 
 def check_attn_n(answer, run: Trace, layer: int) -> None:
     """The map Attn-N of one layer, (T, S), the norm of the sum over heads."""
-    check_run(run)
-    layer = check_index("layer", layer, len(run.blocks))
+    _validate.run(run)
+    layer = _validate.index("layer", layer, len(run.blocks))
     norms = weighted_norms(run)[layer]
     correct = stage_map(run, "Attn-N")[layer]
     mistakes = {
@@ -42,7 +43,7 @@ def check_attn_n(answer, run: Trace, layer: int) -> None:
         "this is the mean of the heads' norms; add the vectors first, then take the norm": (
             norms.mean(dim=0)
         ),
-        "rows and columns are exchanged: row = query, column = key": correct.T,
+        "rows and columns are swapped: row = query, column = key": correct.T,
         "each row is divided by its sum; the raw norms are wanted": (
             correct / correct.sum(dim=-1, keepdim=True)
         ),
@@ -51,12 +52,12 @@ def check_attn_n(answer, run: Trace, layer: int) -> None:
 
 
 def check_norm_share(answer, run: Trace, category: str) -> None:
-    """The share of norm that goes to one token category, by layer, (L,)."""
-    check_run(run)
+    """The share of norm that goes to one token category, per layer, (L,)."""
+    _validate.run(run)
     if category not in categories(run.keys):
-        print(f"Not yet: the text has no token of category {category!r}; choose another.")
+        print(f"Not yet: the text has no token of category {category!r}; choose another category.")
         return
-    member = torch.tensor([name == category for name in categories(run.keys)])
+    member = [n for n, name in enumerate(categories(run.keys)) if name == category]
     norm, weight = stage_map(run, "Attn-N"), stage_map(run, "Attn-W")
     total = norm.sum(dim=-1)
     mistakes = {
@@ -73,8 +74,8 @@ def check_norm_share(answer, run: Trace, category: str) -> None:
 
 
 def check_disagreement(answer, run: Trace) -> None:
-    """How far each head's rows of weight and of norm lie apart, (L, H), in [0, 1]."""
-    check_run(run)
+    """How far apart the rows of weights and of norms are, per head, (L, H), in [0, 1]."""
+    _validate.run(run)
     norm = weighted_norms(run)
     share = norm / norm.sum(dim=-1, keepdim=True)
     gap = (run.attention - share).abs()
@@ -83,6 +84,6 @@ def check_disagreement(answer, run: Trace) -> None:
         "divide each row of norms by its sum before the comparison": (
             0.5 * (run.attention - norm).abs().sum(-1).mean(-1)
         ),
-        "add over the keys first, then take the mean over the queries": 0.5 * gap.mean((-2, -1)),
+        "sum over the keys first, then take the mean over the queries": 0.5 * gap.mean((-2, -1)),
     }
     judge(answer, 0.5 * gap.sum(-1).mean(-1), mistakes)

@@ -33,48 +33,45 @@ def check_aer(answer, predicted: list[set[Link]], gold: list[Gold]) -> None:
         ),
         "this is 1 minus the mean of precision and recall": 1 - (precision + recall) / 2,
     }
-    number = torch.as_tensor(answer).detach().flatten()
-    if number.numel() != 1:
-        print(f"Not yet: expected one number, got {number.numel()} of them.")
+    if isinstance(answer, Tensor) and answer.numel() != 1:
+        print(f"Not yet: expected one number, got {answer.numel()} of them.")
         return
-    judge(number[0], torch.tensor(correct), {why: torch.tensor(m) for why, m in mistakes.items()})
+    number = answer.reshape(()) if isinstance(answer, Tensor) else _number(answer)
+    judge(number, _number(correct), {why: _number(m) for why, m in mistakes.items()})
 
 
-def check_to_words(answer, scores: Tensor, target_word: list, source_word: list) -> None:
-    """Scores of pieces merged to scores of words, (target words, source words + 1)."""
-    correct = to_words(scores, target_word, source_word).float()
-    rows = torch.tensor([[w == n for w in target_word] for n in range(len(correct))])
-    counts = rows.sum(dim=1, keepdim=True)
-    last = correct.shape[1] - 1
-    columns = torch.tensor(
-        [[(last if w is None else w) == n for w in source_word] for n in range(last + 1)]
-    )
-    widths = columns.sum(dim=1).clamp(min=1)
+def check_to_words(answer, scores: Tensor, target_words: list, source_words: list) -> None:
+    """Scores of pieces merged into scores of words, (target words, source words + 1)."""
+    correct = to_words(scores, target_words, source_words).float()
+    counts = correct.new_tensor([[target_words.count(n)] for n in range(len(correct))])
+    sources = (*range(correct.shape[1] - 1), None)  # None: the end symbol, which is no word
+    widths = correct.new_tensor([source_words.count(n) for n in sources]).clamp(min=1)
     mistakes = {
         "this adds over the pieces of a target word; take their mean": correct * counts,
         "this is the mean over the pieces of a source word; add them up": correct / widths,
-        "sum and mean are exchanged: sum over source pieces, mean over target pieces": (
+        "sum and mean are swapped: sum over source pieces, mean over target pieces": (
             correct * counts / widths
         ),
-        "the last column is missing, what falls on the end symbol": correct[:, :-1],
-        "rows and columns are exchanged: row = target word, column = source word": correct.T,
+        "the last column is missing: what falls on the end symbol": correct[:, :-1],
+        "rows and columns are swapped: row = target word, column = source word": correct.T,
     }
-    real = isinstance(answer, Tensor) and not answer.is_complex()
-    judge(answer.float() if real else answer, correct, mistakes)
+    judge(answer, correct, mistakes)
 
 
-def check_awi(answer, scores: Tensor, tokens: list[str], keys: list[str]) -> None:
+def check_awi(answer, scores: Tensor, words: list, key_words: list) -> None:
     """The links that one map gives under AWI, a set of (source word, target word)."""
-    correct = align(scores, tokens, keys, "AWI")
+    correct = align(scores, words, key_words, "AWI")
     if not isinstance(answer, set | frozenset):
         print(f"Not yet: expected a set of pairs (source word, target word), got {kind(answer)}.")
         return
-    by_word = score_words(scores, tokens, keys, "AWI")
+    by_word = score_words(scores, words, key_words, "AWI")
     mistakes = {
         "these are the links of AWO; under AWI the row of the start symbol is dropped": (
-            align(scores, tokens, keys, "AWO")
+            align(scores, words, key_words, "AWO")
         ),
-        "the pairs are turned round: the source word comes first": {(t, s) for s, t in correct},
+        "the pairs are the wrong way round: the source word comes first": {
+            (t, s) for s, t in correct
+        },
         "a word whose maximum is the end symbol gets no link, not its second best": {
             (s, t) for t, s in enumerate(by_word[:, :-1].argmax(dim=1).tolist())
         },
@@ -91,5 +88,9 @@ def check_awi(answer, scores: Tensor, tokens: list[str], keys: list[str]) -> Non
     else:
         print(
             f"Not yet: {len(answer & correct)} of the {len(correct)} links are there, and "
-            f"{len(answer - correct)} that do not belong."
+            f"{len(answer - correct)} others do not belong."
         )
+
+
+def _number(value: float) -> Tensor:
+    return torch.tensor(float(value), device="cpu")

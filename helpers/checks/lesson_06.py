@@ -7,20 +7,20 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from helpers import _validate
 from helpers.checks.judge import attempt, judge
-from helpers.flow import flow
-from helpers.rollout import check_maps, rollout, with_residual
+from helpers.paths import flow, rollout, with_residual
 
 
 def check_bottleneck(answer: Callable, capacities: Tensor) -> None:
     """The student's bottleneck(A, path), a number, on some paths from the top to the input."""
-    capacities = check_maps(capacities)
+    capacities = _validate.maps(capacities)
     L, T, _ = capacities.shape
     draw = random.Random(0)
     paths = [[draw.randrange(T) for _ in range(L + 1)] for _ in range(5)]
 
     def along(combine: Callable, A: Tensor) -> Tensor:
-        """The widths of each path's pipes, from the last layer down, combined to one number."""
+        """One number per path, combined from its pipes' widths, from the last layer down."""
         widths = [A.flip(0)[range(L), path[:-1], path[1:]] for path in paths]
         return torch.stack([combine(one) for one in widths])
 
@@ -33,19 +33,19 @@ def check_bottleneck(answer: Callable, capacities: Tensor) -> None:
         "the path starts at the top, so its first pipe belongs to the last layer": (
             along(torch.min, capacities.flip(0))
         ),
-        "rows and columns are exchanged: from position i to position j is A[layer, i, j]": (
+        "rows and columns are swapped: from position i to position j is A[layer, i, j]": (
             along(torch.min, capacities.mT)
         ),
     }
     found = attempt(lambda: [answer(capacities, path) for path in paths])
     if found is not None:
         numbers = all(isinstance(x, float) or getattr(x, "shape", None) == () for x in found)
-        found = torch.tensor([float(x) for x in found]) if numbers else found[0]
+        found = capacities.new_tensor([float(x) for x in found]) if numbers else found[0]
         judge(found, along(torch.min, capacities), mistakes)
 
 
 def check_flow_by_hand(answer, capacities: Tensor, query: int) -> None:
-    """The flow from one position through all layers to each input, not divided, (T,)."""
+    """The flow from one position through all layers to each input, not normalised, (T,)."""
     correct = flow(capacities, residual=0, query=query, normalize=False)
     mistakes = {
         "this is rollout, which multiplies; use the narrowest pipe of each path": (
@@ -61,12 +61,12 @@ def check_flow_by_hand(answer, capacities: Tensor, query: int) -> None:
     }
     listed = isinstance(answer, (list, tuple)) and len(answer) == len(correct)
     if listed and all(isinstance(x, (int, float)) for x in answer):
-        answer = torch.tensor(answer, dtype=torch.float32)
+        answer = correct.new_tensor(answer)
     judge(answer, correct, mistakes)
 
 
 def check_cap(answer, maps: Tensor, residual: float) -> None:
-    """The cap of flow for each input token, (T,): no more than 1, or than reaches the token."""
+    """The cap on the flow to each input token, (T,): at most 1, and at most what can reach it."""
     A = with_residual(maps, residual)
     into = A[0].sum(dim=0)
     mistakes = {
@@ -85,14 +85,14 @@ def check_cap(answer, maps: Tensor, residual: float) -> None:
 
 
 def check_flow_matrix(answer: Callable, capacities: Tensor, layer: int) -> None:
-    """The student's flow_matrix(A, layer): all pairs after a layer, not divided, (T, T)."""
+    """The student's flow_matrix(A, layer): all pairs after a layer, not normalised, (T, T)."""
 
     def after(layer: int) -> Tensor:
         return flow(capacities, residual=0, layer=layer, normalize=False)
 
     correct = after(layer)
     mistakes = {
-        "rows and columns are exchanged: row = query, column = input token": correct.T,
+        "rows and columns are swapped: row = query, column = input token": correct.T,
         "this is the flow from the last layer; the layers above the wanted one do not count": (
             after(-1)
         ),
@@ -115,7 +115,7 @@ def check_flow_matrix(answer: Callable, capacities: Tensor, layer: int) -> None:
 
 
 def _bottlenecks(A: Tensor, query: int) -> Tensor:
-    """The narrowest pipe of every path from the query, by the positions between and the input."""
+    """The narrowest pipe of every path from the query: (paths, T), by the input that it ends at."""
     L, T, _ = A.shape
     rows = []
     for between in product(range(T), repeat=L - 1):

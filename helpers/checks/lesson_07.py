@@ -7,9 +7,9 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from helpers.arguments import check_strings, check_type
+from helpers import _validate
 from helpers.checks.judge import attempt, judge, kind
-from helpers.saliency import rank_correlation
+from helpers.tables import rank_correlation
 
 # Pairs of vectors with equal values among them, in more than one order.
 PAIRS = (
@@ -19,8 +19,8 @@ PAIRS = (
     ([1.0, 2.0, 3.0, 4.0], [9.0, 4.0, 1.0, 0.0]),
 )
 
-# Rows with [MASK] and its position. The largest entry, or NaN, is at [MASK], but in the last row it
-# is not, so that the second largest is no answer.
+# Rows, each with the position of [MASK]. There stands the largest entry, or NaN, except in the last
+# row, so that a function which takes the second largest is found out.
 ROWS = (
     ([0.2, 0.5, 0.9, 0.1], 2),
     ([0.3, 0.1, 0.9, 0.4, 0.8], 2),
@@ -35,13 +35,13 @@ def check_spearman(answer: Callable) -> None:
 
     def over_pairs(correlate: Callable) -> Tensor:
         pairs = [[np.array(v) for v in pair] for pair in PAIRS]
-        return torch.tensor([float(correlate(a, b)) for a, b in pairs])
+        return _cpu([float(correlate(a, b)) for a, b in pairs])
 
     mistakes = {
         "equal values got different ranks, by their order in the text; give them their mean rank": (
             over_pairs(lambda a, b: _pearson(_in_order(a), _in_order(b)))
         ),
-        "dense ranks: after two equal values the next rank must leave out one": (
+        "dense ranks: after two equal values the next rank must skip one": (
             over_pairs(lambda a, b: _pearson(*(rankdata(v, "dense") for v in (a, b))))
         ),
         "equal values got the smallest of their ranks; give them their mean rank": (
@@ -55,15 +55,15 @@ def check_spearman(answer: Callable) -> None:
             over_pairs(_by_squared_differences)
         ),
     }
-    found = attempt(lambda: [answer(*map(torch.tensor, pair)) for pair in PAIRS])
+    found = attempt(lambda: [answer(*map(_cpu, pair)) for pair in PAIRS])
     if found is not None:
         _judge_numbers(found, over_pairs(rank_correlation), mistakes)
 
 
 def check_gradient_times_input(answer, gradient: Tensor, x: Tensor) -> None:
-    """|Σ_d x_td ∂score/∂x_td| for each token, (T,), from the gradient and the embeddings, (T, D)."""
-    check_type("gradient", gradient, Tensor, "take it from embedding_gradient")
-    check_type("x", x, Tensor, "take it from embedding_gradient")
+    """|Σ_d x_td ∂score/∂x_td| per token, (T,), from the gradient and the embeddings, (T, D)."""
+    _validate.instance("gradient", gradient, Tensor, "take it from embedding_gradient")
+    _validate.instance("x", x, Tensor, "take it from embedding_gradient")
     if gradient.ndim != 2 or gradient.shape != x.shape:
         raise ValueError(
             "gradient and x must both have the shape (T, D), got "
@@ -76,41 +76,38 @@ def check_gradient_times_input(answer, gradient: Tensor, x: Tensor) -> None:
         ),
         "only the size counts here: take the absolute value": product.sum(dim=-1),
         "this is the length of the product; add its entries": product.norm(dim=-1),
-        "this is the length of the gradient; multiply with x and add": gradient.norm(dim=-1),
+        "this is the length of the gradient; multiply by x and add": gradient.norm(dim=-1),
         "this is the mean over the entries; take their sum": product.mean(dim=-1).abs(),
-        "you added over the tokens; add over the entries d, the last axis": product.sum(0).abs(),
+        "you summed over the tokens; sum over the entries d, the last axis": product.sum(0).abs(),
     }
     judge(answer, product.sum(dim=-1).abs(), mistakes)
 
 
 def check_strongest(answer: Callable) -> None:
     """The student's strongest(row, mask): the position with the largest value, [MASK] left out."""
-    rows = [torch.tensor(row) for row, _ in ROWS]
-    others = [
-        row.index_fill(0, torch.tensor(mask), -1) for row, (_, mask) in zip(rows, ROWS, strict=True)
-    ]
-    without = [
-        torch.cat([row[:mask], row[mask + 1 :]]) for row, (_, mask) in zip(rows, ROWS, strict=True)
-    ]
-    correct = torch.tensor([int(row.argmax()) for row in others])
+    pairs = [(_cpu(row), mask) for row, mask in ROWS]
+    rows = [row for row, _ in pairs]
+    without = [torch.cat([row[:mask], row[mask + 1 :]]) for row, mask in pairs]
+    others = [torch.cat([row[:mask], _cpu([-1.0]), row[mask + 1 :]]) for row, mask in pairs]
     mistakes = {
         "[MASK] itself is among the candidates; leave its position out": (
-            torch.tensor([int(row.argmax()) for row in rows])
+            torch.stack([row.argmax() for row in rows])
         ),
-        "[MASK] was cut out of the row, and every position behind it moved by one": (
-            torch.tensor([int(row.argmax()) for row in without])
+        "[MASK] was cut out of the row, and every position after it moved by one": (
+            torch.stack([row.argmax() for row in without])
         ),
         "return the position, not the value": torch.stack([row.max() for row in others]),
     }
-    found = attempt(lambda: [answer(row, mask) for row, (_, mask) in zip(rows, ROWS, strict=True)])
+    correct = torch.stack([row.argmax() for row in others])
+    found = attempt(lambda: [answer(row, mask) for row, mask in pairs])
     if found is not None:
         _judge_numbers(found, correct, mistakes)
 
 
 def check_template_mean(answer: Callable, values: Tensor, templates: list[str]) -> None:
     """The student's template_mean(values, templates, drawn): the mean over whole templates."""
-    check_type("values", values, Tensor, "give one number a sentence")
-    check_strings("templates", templates)
+    _validate.instance("values", values, Tensor, "give one number per sentence")
+    _validate.strings("templates", templates)
     real = values.is_floating_point() and values.isfinite().all()
     if not real or not len(templates) or values.shape != (len(templates),):
         raise ValueError(
@@ -146,16 +143,21 @@ def check_template_mean(answer: Callable, values: Tensor, templates: list[str]) 
 
 
 def _judge_numbers(found: list, correct: Tensor, mistakes: dict[str, Tensor]) -> None:
-    """Judge what the student's function gave, call by call; each must be one number."""
+    """Judge what the student's function returned; each result must be one number."""
     numbers = []
     for x in found:
         try:
             numbers.append(float("text" if isinstance(x, bool | str) else x))
         except Exception:  # noqa: BLE001  an answer can be any object
             got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else kind(x)
-            print(f"Not yet: expected that the function returns one number, got {got}.")
+            print(f"Not yet: the function must return one number, got {got}.")
             return
-    judge(torch.tensor(numbers), correct, mistakes, "the function's numbers differ")
+    judge(_cpu(numbers), correct, mistakes, "the function's numbers differ")
+
+
+def _cpu(values: list) -> Tensor:
+    """The values as a tensor that numpy can read, whatever the default device is."""
+    return torch.tensor(values, device="cpu")
 
 
 def _pearson(a, b) -> float:

@@ -2,7 +2,7 @@
 
 import nbformat
 import pytest
-from lab import next_value, open_notebook, run_all, screenshot, widget_image
+from browser.lab import next_value, open_notebook, run_all, screenshot, widget_image
 
 pytestmark = pytest.mark.browser
 

@@ -2,7 +2,7 @@
 
 import nbformat
 import pytest
-from lab import next_value, open_notebook, run_all, screenshot, widget_image
+from browser.lab import next_value, open_notebook, run_all, screenshot, widget_image
 
 pytestmark = pytest.mark.browser
 
@@ -10,14 +10,14 @@ WIDGETS = {
     "explore": ["Layer", "Head"],
     "compare_weight_and_norm": ["Layer", "Head"],
     "explore_alignment": ["Setting", "Measure", "Layer"],
-    "explore_stages": ["Layer"],
+    "explore_stages": ["Stage", "Layer"],
     "explore_rollout": ["Stage", "Query"],
     "explore_flow": ["Stage", "Query"],
     "explore_yardsticks": ["Map", "Yardstick"],
 }
 MODEL, TEXT = "minilm", "The keys $x_1$ are on the table. She saw them."
 OTHERS = {
-    "explore_alignment": ("de-en", "corpus.read_alignments()[:3]"),
+    "explore_alignment": ("de-en", "datasets.read_alignments()[:3]"),
     "explore_yardsticks": ("verb-number", repr("The keys $x_1$ near the door [MASK] gone.")),
 }
 
@@ -27,7 +27,8 @@ def widget_lab(start_lab, tmp_path_factory):
     folder = tmp_path_factory.mktemp("widgets")
     for name in WIDGETS:
         model, subject = OTHERS.get(name, (MODEL, repr(TEXT)))
-        setup = f"from helpers import corpus, load_model, widgets\n\nmodel = load_model({model!r})"
+        setup = "from helpers import datasets, load_model, plots, widgets\n\nplots.style()"
+        setup += f"\nmodel = load_model({model!r})"
         show = f"widgets.{name}(model, {subject})"
         cells = [nbformat.v4.new_code_cell(source) for source in (setup, show)]
         notebook = nbformat.v4.new_notebook(cells=cells)
@@ -48,3 +49,8 @@ def test_each_control_changes_the_picture(new_page, widget_lab, name):
         seen.append(widget_image(page, other_than=seen[-1]))
     screenshot(page, f"{name}-after")
     assert len(set(seen)) == len(seen)
+    # As large as it was made: letters keep their size, and twice the pixels keep it sharp.
+    width, given, pixels = page.locator(".widget-output img").first.evaluate(
+        "image => [image.getBoundingClientRect().width, image.width, image.naturalWidth]"
+    )
+    assert width == given and pixels >= 2 * given - 2

@@ -1,5 +1,5 @@
 import pytest
-from lab import next_value, open_notebook, run_all, screenshot, widget_image
+from browser.lab import next_value, open_notebook, run_all, screenshot, widget_image
 
 pytestmark = pytest.mark.browser
 

@@ -1,0 +1,74 @@
+"""Checks of what the public functions are given. Each raises one sentence that names the argument.
+
+They are called by public functions only, as `_validate.number("masked", masked, 0, 1)`. They import
+nothing else of `helpers`, and recognise a run or a model by its attributes, so that every module
+can call them.
+"""
+
+from helpers._validate.arguments import (
+    choice,
+    colours,
+    column,
+    function,
+    ids,
+    index,
+    instance,
+    nearest,
+    number,
+    shown,
+    strings,
+    text,
+)
+from helpers._validate.networks import (
+    eager,
+    exact,
+    model,
+    network,
+    one_text,
+    run,
+    score,
+    states,
+    weights,
+)
+from helpers._validate.tensors import (
+    array,
+    finite,
+    links,
+    maps,
+    real,
+    residual,
+    within,
+    word_scores,
+)
+
+__all__ = [
+    "array",
+    "choice",
+    "colours",
+    "column",
+    "eager",
+    "exact",
+    "finite",
+    "function",
+    "ids",
+    "index",
+    "instance",
+    "links",
+    "maps",
+    "model",
+    "nearest",
+    "network",
+    "number",
+    "one_text",
+    "real",
+    "residual",
+    "run",
+    "score",
+    "shown",
+    "states",
+    "strings",
+    "text",
+    "weights",
+    "within",
+    "word_scores",
+]

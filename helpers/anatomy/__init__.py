@@ -1,0 +1,105 @@
+"""The only room that knows where an architecture keeps W_V, b_V, W_O, b_O and its LayerNorms.
+
+Each family has one short function, which yields one `Anatomy` per layer: the weights of one
+attention block in the papers' shapes, and the modules at which its tensors pass in a forward pass.
+The functions stand by kind of block in `post_norm`, `pre_norm` and `encoder_decoder`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal, get_args
+
+from transformers import PreTrainedModel
+
+from helpers import _validate
+from helpers.anatomy import encoder_decoder, post_norm, pre_norm
+from helpers.anatomy.record import Anatomy, Tap
+
+__all__ = [
+    "FAMILIES",
+    "Anatomy",
+    "Attention",
+    "Tap",
+    "blocks",
+    "max_tokens",
+    "require_family",
+    "which",
+]
+
+Attention = Literal["cross", "encoder", "decoder"]  # the three of an encoder-decoder
+
+FAMILIES: dict[str, Callable[..., Iterator[Anatomy]]] = {
+    "albert": post_norm.albert,
+    "bart": encoder_decoder.bart,
+    "bert": post_norm.bert,
+    "camembert": post_norm.bert,
+    "distilbert": post_norm.distilbert,
+    "electra": post_norm.bert,
+    "gemma": pre_norm.llama,
+    "gemma2": pre_norm.llama,
+    "gemma3_text": pre_norm.llama,
+    "gpt2": pre_norm.gpt2,
+    "gpt_neox": pre_norm.gpt_neox,
+    "llama": pre_norm.llama,
+    "marian": encoder_decoder.bart,
+    "mistral": pre_norm.llama,
+    "modernbert": pre_norm.modernbert,
+    "mt5": encoder_decoder.t5,
+    "opt": pre_norm.opt,
+    "qwen2": pre_norm.llama,
+    "qwen3": pre_norm.llama,
+    "roberta": post_norm.bert,
+    "smollm3": pre_norm.llama,
+    "t5": encoder_decoder.t5,
+    "xlm-roberta": post_norm.bert,
+}
+
+
+def blocks(network: PreTrainedModel, attention: Attention | None = None) -> list[Anatomy]:
+    """The attention blocks of a network, first layer first; a task head is looked through.
+
+    Raises ValueError for a family that is not supported, with the list of those that are, and for
+    an `attention` that the network does not have.
+    """
+    require_family(network)
+    attention = which(network, attention)
+    side = () if attention is None else (attention,)
+    return list(FAMILIES[network.config.model_type](network.base_model, *side))
+
+
+def require_family(network: PreTrainedModel) -> None:
+    """Raise ValueError, with the list of supported families, unless this network is of one."""
+    if network.config.model_type not in FAMILIES:
+        raise ValueError(
+            f"The architecture {network.config.model_type!r} is not supported; supported are: "
+            f"{', '.join(sorted(FAMILIES))}."
+        )
+
+
+def which(network: PreTrainedModel, attention: Attention | None) -> Attention | None:
+    """The attention that is meant: in an encoder-decoder "cross" by default, otherwise None.
+
+    Raises ValueError for a name that is unknown, or given where there is only one attention.
+    """
+    if not network.config.is_encoder_decoder:
+        if attention is not None:
+            raise ValueError(
+                f"attention={_validate.shown(attention)} is for encoder-decoder models; this "
+                f"{network.config.model_type!r} has one kind of attention; leave it out."
+            )
+        return None
+    if attention is None:
+        return "cross"
+    _validate.choice("attention", attention, get_args(Attention))
+    return attention
+
+
+def max_tokens(network: PreTrainedModel) -> int | None:
+    """The longest input, in tokens, that the position embeddings allow; None if any length is."""
+    positions = getattr(network.base_model, "embeddings", network.base_model)
+    table = getattr(positions, "position_embeddings", getattr(positions, "wpe", None))
+    if table is None:
+        limit = getattr(network.config, "max_position_embeddings", None)
+        return None if limit == -1 else limit  # XLNet's way to say that there is no limit
+    # RoBERTa counts positions from padding_idx + 1, so that its table has rows no token uses.
+    unused = 0 if table.padding_idx is None else table.padding_idx + 1
+    return table.num_embeddings - unused

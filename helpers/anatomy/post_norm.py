@@ -1,0 +1,33 @@
+"""Families whose LayerNorm comes after the residual connection."""
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from helpers.anatomy.record import Anatomy, anatomy
+
+
+def bert(base: nn.Module) -> Iterator[Anatomy]:
+    """BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ELECTRA: separate projections."""
+    for layer in base.encoder.layer:
+        reads, writes = layer.attention.self, layer.attention.output
+        norms = writes.LayerNorm, layer.output.LayerNorm
+        yield anatomy(layer, reads.value, writes.dense, reads.num_attention_heads, *norms)
+
+
+def distilbert(base: nn.Module) -> Iterator[Anatomy]:
+    """DistilBERT: BERT's block under other names."""
+    for layer in base.transformer.layer:
+        reader = layer.attention
+        norms = layer.sa_layer_norm, layer.output_layer_norm
+        yield anatomy(layer, reader.v_lin, reader.out_lin, reader.n_heads, *norms)
+
+
+def albert(base: nn.Module) -> Iterator[Anatomy]:
+    """ALBERT: a few layers in groups, called again and again."""
+    groups, calls = base.encoder.albert_layer_groups, base.config.num_hidden_layers
+    for call in range(calls):
+        for layer in groups[int(call / (calls / len(groups)))].albert_layers:
+            reader = layer.attention
+            norms = reader.LayerNorm, layer.full_layer_layer_norm
+            yield anatomy(layer, reader.value, reader.dense, reader.num_attention_heads, *norms)

@@ -1,0 +1,1 @@
+"""Exercises of each lesson, and the tests of their checks."""
