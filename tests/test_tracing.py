@@ -355,6 +355,7 @@ UNFIT = {
         lambda net: net.encoder.layer[2].to("meta"),
         "is spread over several devices; put it on one with model.to(device).",
     ),
+    "offloaded": (lambda net: net.to("meta"), "is on the device meta, which holds no numbers"),
     "no names": (lambda net: setattr(net.config, "return_dict", False), "output without names"),
     "sdpa": (lambda net: net.set_attn_implementation("sdpa"), "'sdpa'", "load_model"),
     "one layer in sdpa": (other_code, "attention tensors for 3 layers", "load_model"),

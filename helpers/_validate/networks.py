@@ -49,6 +49,9 @@ def network(model) -> None:
     coarse = [kind for kind in kinds if kind not in ("torch.float32", "torch.float64")]
     train = any(module.training for module in model.network.modules())
     faults = {
+        "is on the device meta, which holds no numbers; load it again": all(
+            p.is_meta for p in parameters
+        ),
         f"is in {''.join(coarse[:1])}, which is too coarse for exact parts; call "
         "model.network.float() first": coarse,
         "is in float32 and in float64; call model.network.float() or .double()": len(kinds) > 1,

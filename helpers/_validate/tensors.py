@@ -30,6 +30,8 @@ def maps(value: Tensor) -> Tensor:
     if not square or not value.numel() or value.is_complex():
         got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         remedy = "combine the heads first and stack one square map per layer"
+        if not isinstance(value, Tensor):
+            remedy = "make one with torch.as_tensor, or of a list of maps with torch.stack"
         if isinstance(value, Tensor) and value.ndim == 3 and not square:
             remedy = "a map of cross-attention is not square and has neither rollout nor flow"
         raise ValueError(

@@ -44,6 +44,7 @@ def token_bars(
     _validate.colours(0, vmax)
     end = np.inf if vmax is None else vmax
     _validate.within("data", data, end, "bars begin at 0; give a larger vmax, or vmax=None")
+    labels.axes(ax)
     if ax is None:
         size = 3 + AROUND + labels.room(tokens), map_height(tokens, [])
         ax = plt.subplots(figsize=figsize or size)[1]

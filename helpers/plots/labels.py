@@ -18,6 +18,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator
 from wcwidth import wcswidth
 
+from helpers import _validate
 from helpers.plots.style import fonts
 
 LONGEST = 16  # columns of a token that a label shows; a Chinese letter takes two
@@ -25,6 +26,12 @@ COLUMN = 0.064  # inches, for letters of SIZE
 SIZE = 7.5  # points: 10.4 pixels at 100 dpi
 PITCH, CLOSEST = 0.135, 0.1  # inches from one token to the next: usual, and hardly apart
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def axes(ax: Axes | None) -> None:
+    """Raise TypeError unless this is an Axes, or None for a new figure."""
+    if ax is not None:
+        _validate.instance("ax", ax, Axes, "give one of plt.subplots(), or leave it out")
 
 
 def write(text: Text, words: str | None) -> None:

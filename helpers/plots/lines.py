@@ -63,6 +63,7 @@ def lines(
     columns["y"] = _validate.real(f"y, the column {y!r} of data,", measured.tolist())
     names, rows = _groups(columns.get("hue", pd.Series([""] * len(data))))
     data = data.reset_index(drop=True).assign(**{y: columns["y"]})
+    labels.axes(ax)
     if ax is None:
         ax = plt.subplots(figsize=figsize or (6.5, max(3.4, 0.18 * len(names))))[1]
     numbers = all(isinstance(name, Real) for name in names)

@@ -68,6 +68,7 @@ def heatmap(
     _validate.colours(vmin, vmax, center)
     if center is None and vmin >= 0:
         _validate.within("data", data, np.inf, "give center=0 for a map of differences")
+    labels.axes(ax)
     if ax is None:
         ax = plt.subplots(figsize=figsize or map_size(queries, keys))[1]
     norm = kwargs.pop("norm", None) or _norm(data, vmin, vmax, center)
@@ -157,6 +158,7 @@ def links(predicted: set[tuple[int, int]], gold: Gold, *, ax: Axes) -> Axes:
 
     Example: `plots.links(align(…), pair.gold, ax=ax)`.
     """
+    _validate.instance("ax", ax, Axes, "give that of the heatmap")
     _validate.instance("gold", gold, Gold, "take one of read_gold()")
     size = int(max(ax.get_xlim())), int(max(ax.get_ylim()))
     _validate.links("predicted", predicted, *size)

@@ -60,6 +60,7 @@ def pipes(
         _validate.colours(0, vmax)
         result = _validate.array("result", result, (T,), f"there are {T} tokens")
         _validate.within("result", result, np.inf, "a bar begins at 0")
+    labels.axes(ax)
     if ax is None:
         size = (min(WIDEST, 1.4 + 1.1 * L + 2 * labels.room(tokens)), 1.7 + 0.26 * T)
         ax = plt.subplots(figsize=figsize or size)[1]

@@ -180,3 +180,9 @@ def test_links_are_frames_and_dots():
 def test_limits_between_which_no_colour_lies(limits, name):
     refused(lambda: plots.heatmap(np.eye(2), ["a", "b"], **limits), name)
     assert not plt.get_fignums(), "nothing half drawn is left"
+
+
+@pytest.mark.parametrize("ax", [plt, "left", np.array([None, None])], ids=str)
+def test_what_is_not_an_axes(ax):
+    refused(lambda: plots.heatmap(np.eye(2), ["a", "b"], ax=ax), "ax must be an Axes")
+    refused(lambda: plots.token_bars([1, 1], ["a", "b"], ax=ax), "ax must be an Axes")
