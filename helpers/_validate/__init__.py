@@ -13,7 +13,6 @@ from helpers._validate.arguments import (
     ids,
     index,
     instance,
-    nearest,
     number,
     shown,
     strings,
@@ -21,14 +20,12 @@ from helpers._validate.arguments import (
 )
 from helpers._validate.networks import (
     eager,
-    exact,
     model,
     network,
     one_text,
     run,
     score,
     states,
-    weights,
 )
 from helpers._validate.tensors import (
     array,
@@ -47,7 +44,6 @@ __all__ = [
     "colours",
     "column",
     "eager",
-    "exact",
     "finite",
     "function",
     "ids",
@@ -56,7 +52,6 @@ __all__ = [
     "links",
     "maps",
     "model",
-    "nearest",
     "network",
     "number",
     "one_text",
@@ -68,7 +63,6 @@ __all__ = [
     "states",
     "strings",
     "text",
-    "weights",
     "within",
     "word_scores",
 ]
