@@ -95,6 +95,10 @@ def main() -> None:
     print("Largest difference to the naive reference, and to the model's own output ('adds up')")
     table = pd.DataFrame.from_dict(rows, orient="index")
     print(table.map(lambda cell: "-" if isinstance(cell, str) else f"{cell:.0e}").to_string())
+    numbers = table.map(lambda cell: float("nan") if isinstance(cell, str) else cell)
+    families = numbers.max(axis=1).groupby([name.split()[0].rstrip(",") for name in rows]).max()
+    print("Largest error per family")
+    print(families.map("{:.0e}".format).to_string())
     holes = defaultdict(list)
     for name, row in rows.items():
         for reason in {cell for cell in row.values() if isinstance(cell, str)}:

@@ -64,8 +64,8 @@ def to_words(scores: Tensor, target_words: Words, source_words: Words) -> Tensor
 
     scores: one map, ≥ 0.
     target_words, source_words: the word of each row and of each column, such as `run.words` and
-        `run.key_words`. Where these are None, because the tokenizer cannot tell the words, number
-        the words 0, 1, 2, … in lists of your own.
+        `run.key_words`. Where these do not exist, because the tokenizer cannot tell the words,
+        number the words 0, 1, 2, … in lists of your own.
 
     Raises ValueError for anything but one map ≥ 0 of this shape, and for words that are not
     numbered 0, 1, 2, ….

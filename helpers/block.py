@@ -18,8 +18,8 @@ from torch import Tensor
 
 from helpers import _validate, anatomy
 from helpers.models import Model
-from helpers.norms import gram_norms, own, pair_norms, transform, weight, whole
-from helpers.tracing import Block, Trace
+from helpers.norms import gram_norms, own, pair_norms, values, weight, whole
+from helpers.tracing import Block, Trace, probe
 
 
 def mix(block: Block) -> Tensor:
@@ -44,7 +44,8 @@ def g(v: Tensor, gamma: Tensor) -> Tensor:
 
 def s(y: Tensor, eps: float) -> Tensor:
     """s(y) = sqrt(var(y) + eps), the standard deviation of each row: (T, 1)."""
-    return (y.var(dim=-1, correction=0, keepdim=True) + eps).sqrt()
+    centred = y - y.mean(dim=-1, keepdim=True)
+    return (centred.square().mean(dim=-1, keepdim=True) + eps).sqrt()
 
 
 def diagonal(norms: Tensor, kept: Tensor) -> Tensor:
@@ -58,22 +59,6 @@ def share(mix: Tensor, keep: Tensor) -> Tensor:
     return torch.where(mix == 0, 0.0, mix / (mix + keep))
 
 
-# What a run must have for a stage to exist, and the reason given in the error where it has not.
-Need = tuple[Callable[[Trace], bool], str]
-OWN_KEY: Need = (
-    lambda run: not run.is_cross,
-    "in cross-attention, whose residual belongs to the queries and has no key",
-)
-NORM: Need = (
-    lambda run: all(block.gamma is not None for block in run.blocks),
-    "in this architecture, which has no LayerNorm after the residual connection",
-)
-SECOND_NORM: Need = (
-    lambda run: all(block.second_gamma is not None for block in run.blocks),
-    "here, where no feed-forward network with a LayerNorm follows this attention",
-)
-
-
 @dataclass(frozen=True)
 class Stage:
     """The two equations of a stage, and the facts about it."""
@@ -82,7 +67,7 @@ class Stage:
     ratio: Callable[[Block], Tensor]
     norms: bool = True  # whether it measures vectors, or weights alone
     residual: bool = False  # whether the map holds the residual connection
-    needs: tuple[Need, ...] = ()  # where the stage exists; everywhere, if empty
+    needs: tuple[str, ...] = ()  # some of _validate.LACKS
 
 
 TABLE = {
@@ -94,28 +79,29 @@ TABLE = {
     "Attn-N": Stage(
         map=lambda b: pair_norms(b),  # (T, S)  ‖F_ij‖
         ratio=lambda b: share(mix(b), own(b)),  # (T,)
+        needs=("values",),
     ),
     "AttnRes-W": Stage(
         map=lambda b: 0.5 * weight(b) + torch.diag(0.5 * torch.ones_like(b.x[:, 0])),  # (T, T)
         ratio=lambda b: 0.5 * (1 - weight(b).diagonal()),  # (T,)
         norms=False,
         residual=True,
-        needs=(OWN_KEY,),
+        needs=("own key",),
     ),
     "AttnRes-N": Stage(
         map=lambda b: diagonal(pair_norms(b), keep(b)),  # (T, T)  ‖F_ij + [i=j] x_i‖
         ratio=lambda b: share(mix(b), keep(b)),  # (T,)
         residual=True,
-        needs=(OWN_KEY,),
+        needs=("values", "own key"),
     ),
     "AttnResLn-N": Stage(  # (T, T)  ‖g(F_ij + [i=j] x_i)‖ / s(y_i)
         map=lambda b: (
-            diagonal(gram_norms(b.attention, g(transform(b), b.gamma)), g(keep(b), b.gamma))
+            diagonal(gram_norms(b.attention, _g_of_f(b, b.gamma)), g(keep(b), b.gamma))
             / s(before_norm(b), b.eps)
         ),
         ratio=lambda b: share(g(mix(b), b.gamma), g(keep(b), b.gamma)),  # (T,)  s divides both
         residual=True,
-        needs=(OWN_KEY, NORM),
+        needs=("values", "own key", "norm"),
     ),
 }
 STAGES = tuple(TABLE)
@@ -142,7 +128,7 @@ def mixing_ratio(run: Trace, stage: str) -> Tensor:
     are different tokens. Parameters and errors are those of `stage_map`.
     Example: mixing_ratio(run, "AttnResLn-N").mean(dim=1) is one number per layer.
     """
-    row = _row(run, stage, OWN_KEY)
+    row = _row(run, stage, "own key")
     return _stack(row.ratio, run, row)
 
 
@@ -153,7 +139,7 @@ def globenc(run: Trace) -> Tensor:
     model is rollout(globenc(run), residual=0). Raises ValueError where no second LayerNorm follows.
     Example: globenc(run)[-1] is the local map of the last layer.
     """
-    _require(run, "globenc", OWN_KEY, NORM, SECOND_NORM)
+    _validate.has(run, "globenc", *_validate.LACKS)
     return _stack(_globenc, run)
 
 
@@ -175,27 +161,35 @@ def expansion_rate(model: Model, attention: anatomy.Attention | None = None) -> 
     All heads as one (D+1)×(D+1) map, [[Σ_h W_V W_O, 0], [Σ_h b_V W_O + b_O, 1]]; its Frobenius norm
     over sqrt(D+1). 1 means that a vector keeps its length on average.
 
-    model, attention: as in `trace`. Raises ValueError for weights that are not finite or too large.
+    model, attention: as in `trace`. Raises ValueError for weights that are not finite or too large,
+    and where a layer computes something else than its weights say.
     Example: expansion_rate(load_model()) has one number per layer.
     """
-    _validate.model(model)
-    _validate.network(model)
-    rates = []
-    for part in anatomy.blocks(model.network, attention):
-        W = torch.einsum("hde,hek->dk", part.W_V, part.W_O)  # (D, D)
-        b = torch.einsum("he,hek->k", part.b_V, part.W_O) + part.b_O  # (D,)
-        rates.append(((W.square().sum() + b.square().sum() + 1) / (len(b) + 1)).sqrt())
-    return _validate.finite(torch.stack(rates))
+    run = probe(model, attention)
+    _validate.has(run, "expansion_rate", "values")
+    return _stack(_rate, run)
 
 
 def stages_of(run: Trace) -> tuple[str, ...]:
     """Those of STAGES that a run has."""
-    return tuple(name for name, row in TABLE.items() if all(has(run) for has, _ in row.needs))
+    return tuple(name for name, row in TABLE.items() if not _validate.lacks(run, *row.needs))
+
+
+def _rate(b: Block) -> Tensor:
+    """The expansion rate of one layer: ()."""
+    W = torch.einsum("hde,hek->dk", b.W_V, b.W_O)  # (D, D)
+    bias = torch.einsum("he,hek->k", b.b_V, b.W_O) + b.b_O  # (D,)
+    return ((W.square().sum() + bias.square().sum() + 1) / (len(bias) + 1)).sqrt()
+
+
+def _g_of_f(b: Block, gamma: Tensor) -> Tensor:
+    """g(f^h(x_j)) = v_j^h g(W_O^h), because g is linear: (S, H, D)."""
+    return torch.einsum("hse,hed->shd", values(b), g(b.W_O, gamma))
 
 
 def _globenc(b: Block) -> Tensor:
     """g twice; the feed-forward output counts only in the second s: (T, T)."""
-    f = g(g(transform(b), b.gamma), b.second_gamma)  # (S, H, D)
+    f = g(_g_of_f(b, b.gamma), b.second_gamma)  # (S, H, D)
     kept = g(g(keep(b), b.gamma), b.second_gamma)  # (T, D)
     divisor = s(before_norm(b), b.eps) * s(b.before_second_norm, b.second_eps)  # (T, 1)
     return diagonal(gram_norms(b.attention, f), kept) / divisor
@@ -231,20 +225,12 @@ def _stack(equation: Callable[[Block], Tensor], run: Trace, row: Stage | None = 
     """An equation for each layer: (L, ...)."""
     meets_residual = row is not None and row.norms and row.residual
     blocks = map(_normed, run.blocks) if meets_residual else run.blocks
-    return _validate.finite(torch.stack([equation(block) for block in blocks]))
+    return _validate.finite(torch.stack([equation(block.sharing()) for block in blocks]))
 
 
-def _row(run: Trace, stage: str, *needs: Need) -> Stage:
+def _row(run: Trace, stage: str, *needs: str) -> Stage:
     """The row of a stage that this run has; `needs` are those of its mixing ratio."""
     _validate.choice("stage", stage, tuple(TABLE))
-    _require(run, f"stage {stage!r}", *TABLE[stage].needs)
-    _require(run, "a mixing ratio", *needs)
+    _validate.has(run, f"stage {stage!r}", *TABLE[stage].needs)
+    _validate.has(run, "a mixing ratio", *needs)
     return TABLE[stage]
-
-
-def _require(run: Trace, what: str, *needs: Need) -> None:
-    """Raise ValueError, with the reason, where a run lacks one of the needs."""
-    _validate.run(run)
-    if missing := [reason for has, reason in needs if not has(run)]:
-        has = ", ".join(run.stages)
-        raise ValueError(f"{what} does not exist {missing[0]}; this run has: {has}.")

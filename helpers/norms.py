@@ -11,7 +11,6 @@ No vector is built for every pair (i, j): with the Gram matrices G_j[h, g] = <f^
 
 from collections.abc import Callable
 from functools import wraps
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -21,20 +20,20 @@ from helpers.tracing import Block, Trace
 
 
 def _once(function: Callable[[Block], Tensor]) -> Callable[[Block], Tensor]:
-    """Remember a block's result, which the stages share, until one of its tensors is changed."""
-    results = WeakKeyDictionary()
+    """Compute once what several terms of an equation share, if the block is `sharing`.
+
+    Nothing outlives a call, so that an edit of a block's tensors reaches whatever is asked next.
+    """
 
     @wraps(function)
-    def remembered(block: Block) -> Tensor:
-        tensors = [value for value in vars(block).values() if isinstance(value, Tensor)]
-        if any(tensor.is_inference() for tensor in tensors):  # these do not count their changes
+    def shared(block: Block) -> Tensor:
+        if block.parts is None:
             return function(block)
-        versions = [tensor._version for tensor in tensors]
-        if results.get(block, (None,))[0] != versions:
-            results[block] = versions, function(block)
-        return results[block][1]
+        if function not in block.parts:
+            block.parts[function] = function(block)
+        return block.parts[function]
 
-    return remembered
+    return shared
 
 
 def weight(block: Block) -> Tensor:
@@ -73,12 +72,12 @@ def _project(context: Tensor, block: Block) -> Tensor:
 def transformed_norms(run: Trace) -> Tensor:
     """Length of each transformed vector, ‖f^h(x_j)‖: (L, H, S), ≥ 0 (K20, section 3).
 
-    run: what `trace` returned. Raises TypeError for anything else, and ValueError where weights are
-    so large that a length is not finite.
+    run: what `trace` returned. Raises TypeError for anything else, and ValueError where a layer
+    computes something else than its weights say, or a length is not finite.
 
     Example: transformed_norms(run)[2, 0] is one number per key, for head 1 of layer 3.
     """
-    _validate.run(run)
+    _validate.values(run)
     return _validate.finite(torch.stack([transform(b).norm(dim=-1).T for b in run.blocks]))
 
 

@@ -142,7 +142,7 @@ def value_zeroing(model: Model, text: str) -> Tensor:
 
     model, text: as in `trace`; in an encoder-decoder, the encoder is read.
 
-    Raises ValueError as `trace` does.
+    Raises ValueError as `trace` does, and where a layer is not what its weights say.
 
     Example: value_zeroing(load_model(), "The keys are here.")[0] is the map of the first layer.
     """
@@ -156,6 +156,7 @@ def value_zeroing(model: Model, text: str) -> Tensor:
                 layer.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
             )
         run = trace(model, text, attention=attention)
+    _validate.values(run)
     _validate.states(model, *(_states(output) for *_, output in calls))
     with torch.no_grad():
         layers = zip(parts, run.blocks, calls, strict=True)

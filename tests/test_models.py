@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
 from helpers import Model, load_model, models, stage_map, trace
+from helpers.models import find, load
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TEXT = "she saw them"
@@ -82,7 +83,7 @@ def _point_hub_at(server, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", address)
     template = address + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(models.model_info.__self__, "endpoint", address)
+    monkeypatch.setattr(find.model_info.__self__, "endpoint", address)
 
 
 # --- what comes back -------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def test_the_default_is_the_embedded_model(minilm):
 
 
 def test_a_missing_wheel_is_named(monkeypatch):
-    monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(find.importlib.util, "find_spec", lambda name: None)
     refused(load_model, "make lab")
 
 
@@ -144,8 +145,26 @@ def test_settings_of_a_folder_that_would_hide_tensors_are_taken_back(folder):
 
 @pytest.mark.parametrize("architectures", [["BertForSomethingOfMyOwn"], None])
 def test_an_architecture_that_transformers_does_not_name_falls_back(folder, architectures):
+    """To the class of the network without a head, if nothing is lost."""
+    drop(folder, "cls.")
     edit(folder, architectures=architectures)
     assert type(load_model(folder).network).__name__ == "BertModel"
+
+
+@pytest.mark.parametrize("architectures", [["BertForSomethingOfMyOwn"], ["TFBertModel"], None, []])
+@pytest.mark.parametrize("family", ["bert", "gpt2", "marian"])
+def test_a_head_of_a_class_that_transformers_does_not_name_is_not_lost(
+    tiny, tmp_path, family, architectures
+):
+    edit(save(tiny(family), tmp_path), architectures=architectures)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file) | {"my_head.weight": torch.ones(2, 2)}
+    save_file(weights, file, metadata={"format": "pt"})
+    words = (f"is {architectures or []}, which", "would be lost", "Model(network, tokenizer)")
+    refused(lambda: load_model(tmp_path), *words)
+    known = type(tiny(family).network).__name__
+    edit(tmp_path, architectures=[known])
+    assert type(load_model(tmp_path).network).__name__ == known
 
 
 @pytest.mark.parametrize(
@@ -350,7 +369,7 @@ def test_a_hub_that_does_not_know_the_name_or_cannot_be_reached(monkeypatch, err
     def ask(name, timeout):
         raise error
 
-    monkeypatch.setattr(models, "model_info", ask)
+    monkeypatch.setattr(find, "model_info", ask)
     refused(
         lambda: load_model("some-org/model"), "'some-org/model'", "load_model('minilm')", *words
     )
@@ -366,7 +385,7 @@ def test_a_hub_that_closes_every_connection(hub):
 def test_a_hub_that_never_answers(monkeypatch):
     """A real connection that hangs; the time limit is lowered, and must be used."""
     assert models.HUB_TIMEOUT <= 8
-    monkeypatch.setattr(models, "HUB_TIMEOUT", 0.5)
+    monkeypatch.setattr(find, "HUB_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         _point_hub_at(silent, monkeypatch)
         start = time.monotonic()
@@ -423,7 +442,7 @@ def test_half_a_download_is_named_offline_and_goes_on_online(cached, monkeypatch
     refused(lambda: load_model(name), f"the cache lacks its {part}, and", "could not be reached")
     # Online the hub id goes to the library, which loads what is missing; a folder would not.
     asked = []
-    monkeypatch.setattr(models, "model_info", lambda name, timeout: None)
-    monkeypatch.setattr(models.AutoConfig, "from_pretrained", lambda name: asked.append(name))
+    monkeypatch.setattr(find, "model_info", lambda name, timeout: None)
+    monkeypatch.setattr(load.AutoConfig, "from_pretrained", lambda name: asked.append(name))
     refused(lambda: load_model(name), "could not be loaded")
     assert asked == [name]

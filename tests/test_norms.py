@@ -1,9 +1,9 @@
 """K20: norms of vectors on paper, against an oracle that builds every vector, and in any order."""
 
-import gc
 import math
-import weakref
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -12,7 +12,7 @@ from oracle.compare import close, refused
 from oracle.examples import blocks, by_hand, changed, run_of
 
 from helpers import stage_map, trace, transformed_norms, weighted_norms
-from helpers.norms import gram_norms, own, transform, values, whole
+from helpers.norms import gram_norms, own, pair_norms, transform, values, whole
 
 # --- by hand ---------------------------------------------------------------------------------
 
@@ -89,39 +89,39 @@ def test_the_first_token_draws_the_weight_and_not_the_norm(run):
     assert 0.035 < share_of_norm.min() and share_of_norm.max() < 0.075
 
 
-# --- what is remembered ------------------------------------------------------------------------
+# --- what is shared, and for how long ----------------------------------------------------------
+
+WAYS = {
+    "in place": lambda tensor: tensor.mul_(2),
+    ".data": lambda tensor: tensor.data.mul_(2),
+    "numpy": lambda tensor: np.multiply(tensor.numpy(), 2, out=tensor.numpy()),
+}
 
 
-@pytest.mark.parametrize("function", [values, whole, own])
-def test_a_block_is_computed_once(function):
-    block = by_hand()
+@pytest.mark.parametrize("function", [values, whole, own, pair_norms])
+def test_one_call_computes_each_part_once(function):
+    block = by_hand().sharing()
     assert function(block) is function(block)
-    other = by_hand(b_V=torch.zeros(1, 2))
+    other = by_hand(b_V=torch.zeros(1, 2)).sharing()
     assert not torch.equal(function(other), function(block)), "each block has its own"
+    changed = replace(block, b_V=torch.zeros(1, 2))
+    assert torch.equal(function(changed), function(other)), "and so has a changed copy"
 
 
-@pytest.mark.parametrize("function", [values, whole, own])
+@pytest.mark.parametrize("function", [values, whole, own, pair_norms])
 @pytest.mark.parametrize("field", ["attention", "x", "W_V", "b_V", "W_O"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
-def test_what_is_remembered_is_forgotten_when_a_tensor_changes(function, field, inference):
-    """In inference mode tensors do not count their changes."""
+def test_nothing_outlives_a_call(function, field, way, inference):
+    """Torch counts neither changes through .data and numpy, nor any in inference mode."""
     with torch.inference_mode(inference):
         block = by_hand()
         before = function(block).clone()
-        getattr(block, field).mul_(2)
-        expected = function(by_hand(**{field: getattr(block, field)}))
+        WAYS[way](getattr(block, field))
+        expected = function(by_hand(**{field: getattr(block, field).clone()}))
         assert torch.equal(function(block), expected)
         reads = field in ("x", "W_V", "b_V") or function is not values
         assert torch.equal(before, expected) != reads
-
-
-def test_what_is_remembered_goes_with_its_block():
-    block = by_hand()
-    gone = weakref.ref(block)
-    whole(block)
-    del block
-    gc.collect()
-    assert gone() is None
 
 
 # --- devices, and refusals -----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Categories, ranks, and tidy tables held against slow recomputations."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -59,17 +60,28 @@ def runs(model):
 # --- categories and ranks --------------------------------------------------------------------
 
 
-def test_categories():
+def test_categories(minilm):
+    run = trace(minilm, "Keys")
     for wanted, tokens in {
-        "[CLS]": ["[CLS]", "<s>"],
-        "[SEP]": ["[SEP]", "</s>"],
-        "[MASK]": ["[MASK]", "<mask>"],
         "punctuation": [",", ".", "Ġ,", "Ġ.", "▁."],
-        "other": ["the", "##s", "!", "...", "[UNK]", "[PAD]", "Ġthe", "▁", "Ġ", ""],
+        "other": ["the", "##s", "!", "...", "[UNK]", "<bos>", "[CLS]", "Ġthe", "▁", "Ġ", ""],
     }.items():
-        assert categories(tokens) == [wanted] * len(tokens) and wanted in CATEGORIES
-    assert categories([]) == []
-    refused(lambda: categories("[CLS]"), "tokens must be a list of strings")
+        none = [None] * len(tokens)
+        assert categories(replace(run, keys=tokens, key_roles=none)) == [wanted] * len(tokens)
+    roles = ["[CLS]", "[BOS]", "[SEP]", "[EOS]", "[MASK]", "special"]
+    assert categories(replace(run, keys=["."] * 6, key_roles=roles)) == roles
+    assert (*roles, "punctuation", "other") == CATEGORIES
+    refused(lambda: categories(["[CLS]"]), "run must be a Trace, got list")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gemma", "llama", "qwen2", "opt", "modernbert"])
+def test_the_first_token_of_no_model_is_filed_with_the_words(tiny, name):
+    """The sink of a decoder is its first token, which a table must be able to tell from words."""
+    model, role = tiny(name), "[BOS]" if name in ("gpt2", "qwen2") else "[CLS]"
+    text = "<|endoftext|>the keys." if role == "[BOS]" else "the keys."
+    weight = trace(model, text).attention[0, :, :, 0].mean()
+    table = category_shares(model, [text]).query("layer == 1 and head.isna()")
+    assert table.query("category == @role")["weight"].item() == pytest.approx(weight.item())
 
 
 def test_frequency_ranks_are_ids_of_whole_words(minilm, tiny):
@@ -138,7 +150,7 @@ def test_category_shares_against_plain_loops(model, runs):
         maps = {None: (stage_map(run, "Attn-W"), stage_map(run, "Attn-N"))}
         for h in range(H):
             maps[h + 1] = (run.attention[:, h], weighted_norms(run)[:, h])
-        names = categories(run.keys)
+        names = categories(run)
         for head, (weight, norm) in maps.items():
             for layer in range(L):
                 for W, N in zip(weight[layer].tolist(), norm[layer].tolist(), strict=True):
@@ -182,7 +194,7 @@ def test_token_table_holds_what_the_runs_hold(model, runs):
         for layer, head, position in [(0, 0, 0), (1, 2, 3), (2, 3, 5), (L - 1, H - 1, 1)]:
             row = indexed.loc[number, layer + 1, head + 1, position]
             assert row["token"] == run.tokens[position]
-            assert row["category"] == categories(run.tokens)[position]
+            assert row["category"] == categories(run)[position]
             expected = {
                 "weight": run.attention[layer, head, :, position].mean(),
                 "norm": norms[layer, head, position],
@@ -275,7 +287,10 @@ def test_texts_that_are_no_list(tiny, make):
         refused(
             lambda wrong=wrong: make(tiny("bert"), wrong), "texts must be a list of one text or"
         )
-    refused(lambda: list(make(tiny("bert"), ["she", 3])), "text must be one string, got int")
+    refused(
+        lambda: list(make(tiny("bert"), ["she", 3])),
+        "text must be one string, a list of words or a list of token ids, got int",
+    )
     refused(lambda: list(make(tiny("bert").network, ["she"])), "Model(network, tokenizer)")
     refused(lambda: list(make(tiny("marian"), ["she"])), "target is missing")
 

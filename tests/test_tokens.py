@@ -5,6 +5,7 @@ import json
 import re
 from functools import partial
 
+import numpy as np
 import pytest
 import sentencepiece
 import torch
@@ -141,8 +142,8 @@ def words_of(run) -> str:
         ("t5", "the keys, are on", None, "▁the0 ▁keys1 ,1 ▁are2 ▁on3 </s>"),
         ("t5", "the", "keys", "▁the0 </s> ▁keys1 </s>"),
         ("t5", "are 象 <extra_id_0> on", None, "▁are0 ▁1 <unk>1 <extra_id_0> ▁on2 </s>"),
-        ("llama", "the.\nthe  keys", None, "▁the0 .0 <0x0A>1 the1 ▁2 ▁keys2"),
-        ("llama", "the\n\n keys", None, "▁the0 <0x0A>1 <0x0A>1 ▁keys1"),
+        ("llama", "the.\nthe  keys", None, "▁the0 .0 <0x0A>1 the2 ▁3 ▁keys3"),
+        ("llama", "the\n\n keys", None, "▁the0 <0x0A>1 <0x0A>1 ▁keys2"),
         ("llama", "the keys<s>keys the", None, "▁the0 ▁keys1 <s> keys2 ▁the3"),
         ("llama", "the keys", "the", "▁the0 ▁keys1 ▁the2"),
         ("gemma", "the keys", "the", "the0 ▁keys1 the2"),
@@ -190,7 +191,150 @@ def test_the_words_of_both_sides_by_a_fast_tokenizer(tiny):
 def test_words_that_a_tokenizer_cannot_tell():
     """ByT5 reads bytes one by one."""
     run = trace(own(transformers.ByT5Tokenizer(), "t5"), "hi you", target="you")
-    assert run.keys == [*"hi you", "</s>"] and run.words is run.key_words is None
+    assert run.keys == [*"hi you", "</s>"]
+    refused(lambda: run.words, "run.words does not exist", "give trace a list of words")
+    refused(lambda: run.key_words, "run.key_words does not exist")
+
+
+# --- words that are given, and token ids -----------------------------------------------------
+
+GIVEN = {
+    "minilm": (["Unbelievable", "keystrokes,", "isn't", "[MASK]", "é.g"], None),
+    "gpt2": (["key.", "the", "好", "isn't"], None),
+    "roberta": (["she's", "the", "<mask>"], None),
+    "marian": (["Die", "Tisch.", "象"], None),
+    "t5": (["the", "keys,are", "象", "on"], unigram),
+    "camembert": (["the", "keys,are", "on"], unigram),
+    "llama": (["the", "keys.", "the"], unsplit),
+    "gemma": (["the", "keys.", "the"], unsplit),
+}
+FAST = {
+    "t5": transformers.T5Tokenizer,
+    "camembert": transformers.CamembertTokenizer,
+    "llama": transformers.LlamaTokenizer,
+    "gemma": transformers.GemmaTokenizer,
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_words_that_are_given_are_the_words(minilm, tiny, name):
+    """The tokens are those of the sentence, and each word has those that stand for its letters."""
+    words, maker = GIVEN[name]
+    model = minilm if name == "minilm" else tiny(name) if maker is None else None
+    model = model or own(maker(FAST[name]), name)
+    kind = {"attention": "encoder"} if model.network.config.is_encoder_decoder else {}
+    run = trace(model, words, **kind)
+    assert run.ids == trace(model, " ".join(words), **kind).ids
+    assert [n for n in dict.fromkeys(run.words) if n is not None] == list(range(len(words)))
+    assert run.key_words == run.words
+    for number, word in enumerate(words):
+        own_ids = [i for i, n in zip(run.ids, run.words, strict=True) if n == number]
+        said = model.tokenizer.decode(own_ids).replace(" ", "")
+        unknown = model.tokenizer.unk_token or "no such token"
+        letters = word.lower().replace("é", "e") if name == "minilm" and word[0] != "[" else word
+        assert said == letters or unknown in said or name == "marian", (word, said)
+
+
+def test_given_words_of_a_pair_and_of_a_target(minilm, tiny):
+    run = trace(minilm, ["the", "keystrokes."], pair=["on", "isn't"])
+    assert words_of(run) == ("[CLS] the0 keys1 ##tro1 ##kes1 .1 [SEP] on2 isn3 '3 t3 [SEP]")
+    run = trace(minilm, "the keystrokes.", pair=["on", "isn't"])
+    assert words_of(run) == "[CLS] the0 keys1 ##tro1 ##kes1 .2 [SEP] on3 isn4 '4 t4 [SEP]"
+    run = trace(tiny("bart"), ["key", "ka"], target=["she.", "the"])
+    assert words_of(run) == "</s> <s> sh0 e0 .0 Ġthe1"
+    assert run.key_words == [None, 0, 1, 1, 1, None]
+    german, english = ["Die", "Schlüssel."], ["The", "keys."]
+    run = trace(load_model("de-en"), german, target=english)
+    assert run.words == [None, 0, *[1] * (len(run.words) - 2)]
+    assert run.ids == trace(load_model("de-en"), "Die Schlüssel.", target="The keys.").ids
+
+
+def test_given_words_that_the_tokens_do_not_show(minilm, tiny):
+    for words in (["the", "\u200b", "keys"], ["the", "[SEP]", "keys"]):
+        refused(lambda words=words: trace(minilm, words), "The 3 words that were given", "are 2")
+    together = byte_level([("e", "Ġ"), ("eĠ", "b")])
+    together.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(use_regex=False)
+    call = partial(trace, own(together, "gpt2"), ["e", "b"])
+    refused(call, "The token 'eĠb' covers several of the words")
+    refused(
+        lambda: trace(tiny("marian"), ["Die▁Tisch"], attention="encoder"), "The 1 words", "are 2"
+    )
+
+
+@pytest.mark.parametrize("name", ["minilm", "gpt2", "roberta", "marian", "t5", "llama"])
+def test_token_ids_are_taken_as_they_stand(minilm, tiny, name):
+    model = minilm if name == "minilm" else tiny(name)
+    kind = {"attention": "encoder"} if model.network.config.is_encoder_decoder else {}
+    text = "Die Tisch" if name == "marian" else "the keys, she"
+    whole = trace(model, text, **kind)
+    again = trace(model, whole.ids, **kind)
+    assert again.ids == whole.ids and again.tokens == whole.tokens and again.words == whole.words
+    assert again.roles == whole.roles and torch.equal(again.attention, whole.attention)
+    part = trace(model, whole.ids[1:3], **kind)
+    assert part.ids == whole.ids[1:3] and part.attention.shape[-1] == 2
+    rows = model.network.get_input_embeddings().num_embeddings
+    for wrong in (-1, rows):
+        refused(lambda wrong=wrong: trace(model, [1, wrong], **kind), f"{wrong}", f"{rows} rows")
+    if name != "t5":  # which has no longest text
+        refused(lambda: trace(model, [1] * 2000, **kind), "text has 2000 tokens")
+
+
+def test_token_ids_that_no_text_gives_have_no_words(minilm):
+    """ "k" and "##ey" are a way to write keys that the tokenizer does not take."""
+    ids = minilm.tokenizer.convert_tokens_to_ids(["[CLS]", "k", "##ey", "[SEP]"])
+    run = trace(minilm, ids)
+    assert run.tokens == ["[CLS]", "k", "##ey", "[SEP]"]
+    refused(lambda: run.words, "run.words does not exist")
+
+
+def test_token_ids_of_a_target_and_a_pair(tiny, minilm):
+    ids = trace(tiny("bart"), "key", target="she the").ids
+    run = trace(tiny("bart"), "key", target=ids)
+    assert run.ids == ids and words_of(run) == "</s> <s> sh0 e0 Ġthe1"
+    refused(lambda: trace(minilm, [101, 102], pair="the"), "pair cannot be read with token ids")
+    refused(lambda: trace(minilm, "the", pair=[101, 102]), "pair cannot be read with token ids")
+
+
+def test_every_door_takes_words_and_ids(minilm):
+    words = ["the", "keys"]
+    whole, doors = trace(minilm, words), {k: v for k, v in DOORS.items() if k != "trace"}
+    for name, call in doors.items():
+        found = [call(minilm, text) for text in ("the keys", words, whole.ids)]
+        for other in found[1:]:
+            if isinstance(other, torch.Tensor):
+                assert torch.equal(other, found[0]), name
+            else:
+                assert other.equals(found[0]), name
+
+
+# --- what special tokens are for -------------------------------------------------------------
+
+
+def roles_of(run) -> str:
+    return " ".join(role or "-" for role in run.key_roles)
+
+
+def test_roles_are_what_the_tokenizer_says(minilm, tiny):
+    assert roles_of(trace(minilm, "the [MASK] [UNK], [PAD]")) == "[CLS] - [MASK] - - special [SEP]"
+    pair = trace(tiny("roberta"), "key", "key<mask>")
+    assert roles_of(pair) == "[CLS] - [SEP] [SEP] - [MASK] [SEP]"
+    assert roles_of(trace(tiny("gpt2"), "<|endoftext|>key")) == "[BOS] -"
+    gemma = own(unsplit(transformers.GemmaTokenizer), "gemma")
+    assert roles_of(trace(gemma, "<bos>the<eos>")) == "[BOS] - [EOS]"
+    t5 = own(unigram(transformers.T5Tokenizer), "t5")
+    assert roles_of(trace(t5, "the", attention="encoder")) == "- [EOS]"
+    run = trace(tiny("marian"), "Die", target="She")
+    assert run.roles[0] == "[BOS]" and not any(run.roles[1:]) and run.key_roles[-1] == "[EOS]"
+
+
+def test_the_marks_of_a_chat_are_no_words():
+    chat = byte_level([])
+    marks = ["<|begin_of_text|>", "<|im_start|>", "<|im_end|>"]
+    more = {"bos_token": marks[0], "eos_token": marks[2], "extra_special_tokens": [marks[1]]}
+    chat.add_special_tokens(more)
+    run = trace(own(chat, "llama"), f"{marks[0]}{marks[1]}u\nkey{marks[2]}\n")
+    assert roles_of(run) == "[BOS] special - - - [EOS] -"
+    assert run.words == [None, None, 0, 1, 2, None, 3]
 
 
 # --- two texts ---------------------------------------------------------------------------------
@@ -399,9 +543,19 @@ REFUSED = {
         "an unpaired surrogate, half of a character; decode the text again.",
     ),
     "nothing left": ("\u200b\ufeff", "has no token left after the model's tokenizer;"),
-    "bytes": (b"a", "{} must be one string, got bytes."),
-    "a list": (["the", "keys"], "{} must be one string, got list."),
-    "a number": (3, "{} must be one string, got int."),
+    "bytes": (b"a", "{} must be one string, a list of words or a list of token ids, got bytes."),
+    "a number": (3, "or a list of token ids, got int."),
+    "a tensor": (torch.tensor([5]), "got Tensor; call .tolist() on token ids."),
+    "an array": (np.array([5]), "got ndarray; call .tolist() on token ids."),
+    "an empty list": ([], "{} must be one string, or a list of words or of token ids"),
+    "a mixed list": (["the", 5], "of one kind and not empty, got ['the', 5]"),
+    "truths": ([True, False], "of one kind and not empty, got [True, False]"),
+    "several words in one": (
+        ["the keys", "are"],
+        "one word in each entry, without spaces, got 'the",
+    ),
+    "a space beside": (["the", "keys "], "without spaces, got 'keys '"),
+    "no word": (["the", ""], "without spaces, got ''"),
 }
 DOORS = {
     "trace": trace,
@@ -426,7 +580,7 @@ def test_a_text_that_is_refused(tiny, minilm, kind):
 
 
 def test_none_is_not_a_text(minilm):
-    refused(lambda: trace(minilm, None), "text must be one string, got NoneType.")
+    refused(lambda: trace(minilm, None), "text must be one string", "got NoneType.")
 
 
 def test_a_missing_target(tiny):

@@ -17,16 +17,18 @@ from helpers._validate.arguments import (
     shown,
     strings,
     text,
+    text_or_words,
 )
+from helpers._validate.layers import fault
 from helpers._validate.networks import (
     eager,
     model,
     network,
     one_text,
-    run,
     score,
     states,
 )
+from helpers._validate.runs import LACKS, has, known_words, lacks, run, values
 from helpers._validate.tensors import (
     array,
     finite,
@@ -39,16 +41,21 @@ from helpers._validate.tensors import (
 )
 
 __all__ = [
+    "LACKS",
     "array",
     "choice",
     "colours",
     "column",
     "eager",
+    "fault",
     "finite",
     "function",
+    "has",
     "ids",
     "index",
     "instance",
+    "known_words",
+    "lacks",
     "links",
     "maps",
     "model",
@@ -63,6 +70,8 @@ __all__ = [
     "states",
     "strings",
     "text",
+    "text_or_words",
+    "values",
     "within",
     "word_scores",
 ]

@@ -39,6 +39,28 @@ def text(name: str, value: str) -> None:
         raise TypeError(f"{name} must be one string, got {type(value).__name__}.")
 
 
+def text_or_words(name: str, value: str | list[str]) -> None:
+    """Raise unless the value is one string, or a list of words without spaces inside."""
+    if isinstance(value, str):
+        return
+    if not isinstance(value, list):
+        remedy = "; call .tolist() on token ids" if hasattr(value, "tolist") else ""
+        raise TypeError(
+            f"{name} must be one string, a list of words or a list of token ids, got "
+            f"{type(value).__name__}{remedy}."
+        )
+    if not value or not all(isinstance(word, str) for word in value):
+        raise ValueError(
+            f"{name} must be one string, or a list of words or of token ids, of one kind and not "
+            f"empty, got {shown(value)}."
+        )
+    for word in (word for word in value if len(word.split()) != 1 or word != word.strip()):
+        raise ValueError(
+            f"{name} as a list must hold one word in each entry, without spaces, got {word!r}; "
+            "split it, or give the text as one string."
+        )
+
+
 def strings(name: str, value: Sequence[str]) -> None:
     """Raise ValueError unless the value is a list (or tuple) of strings."""
     if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):

@@ -1,4 +1,4 @@
-"""Checks of networks and of runs: whether they can be read exactly."""
+"""Checks of networks: whether they can be read exactly."""
 
 import torch
 from torch import Tensor
@@ -20,17 +20,13 @@ def model(value) -> None:
             "with Model(network, tokenizer)."
         )
     remedy = "make the Model with load_model(), or with Model(network, tokenizer)"
+    for name in ("merge_and_unload()", "module", "_orig_mod"):  # peft, DataParallel, torch.compile
+        if not isinstance(value.network, PreTrainedModel) and hasattr(
+            value.network, name.removesuffix("()")
+        ):
+            remedy = f"give what it is put around: Model(network.{name}, tokenizer)"
     instance("model.network", value.network, PreTrainedModel, remedy)
     instance("model.tokenizer", value.tokenizer, PreTrainedTokenizerBase, remedy)
-    exact()
-
-
-def run(value) -> None:
-    """Raise TypeError, naming the remedy, unless this is a Trace, and it can be read exactly."""
-    if not hasattr(value, "blocks") or not hasattr(value, "attention"):
-        raise TypeError(
-            f"run must be a Trace, got {type(value).__name__}; make one with trace(model, text)."
-        )
     exact()
 
 

@@ -12,7 +12,7 @@ from helpers._validate.networks import exact
 
 def finite(values: Tensor) -> Tensor:
     """A measure stacked by layer, (L, ...), if all its values are finite; ValueError otherwise."""
-    for where in (~values.isfinite()).nonzero()[:1].tolist():
+    for where in [] if values.isfinite().all() else (~values.isfinite()).nonzero()[:1].tolist():
         raise ValueError(
             f"The weights of layer {where[0]} (counted from 0) are NaN, infinite, or so large that "
             "lengths become infinite; check model.network's weights, or load the model again."

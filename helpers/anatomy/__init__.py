@@ -57,13 +57,19 @@ FAMILIES: dict[str, Callable[..., Iterator[Anatomy]]] = {
 def blocks(network: PreTrainedModel, attention: Attention | None = None) -> list[Anatomy]:
     """The attention blocks of a network, first layer first; a task head is looked through.
 
-    Raises ValueError for a family that is not supported, with the list of those that are, and for
-    an `attention` that the network does not have.
+    Raises ValueError for a family that is not supported, with the list of those that are, for an
+    `attention` that the network does not have, and for modules that are not the family's.
     """
     require_family(network)
     attention = which(network, attention)
-    side = () if attention is None else (attention,)
-    return list(FAMILIES[network.config.model_type](network.base_model, *side))
+    side, family = () if attention is None else (attention,), network.config.model_type
+    try:
+        return list(FAMILIES[family](network.base_model, *side))
+    except (AttributeError, RuntimeError) as error:  # a module is missing, or a size does not fit
+        raise ValueError(
+            f"model.network has other modules than a {family!r} has ({error}); take out what was "
+            "put around or in the place of its attention or LayerNorms."
+        ) from error
 
 
 def require_family(network: PreTrainedModel) -> None:

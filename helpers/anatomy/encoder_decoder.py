@@ -16,7 +16,9 @@ def bart(base: nn.Module, attention: str | None = None) -> Iterator[Anatomy]:
     for layer in base.encoder.layers if attention == "encoder" else base.decoder.layers:
         reader, norm = getattr(layer, part), getattr(layer, f"{part}_layer_norm")
         # After a decoder's self-attention comes cross-attention, not the feed-forward network.
-        norms = norm, None if attention == "decoder" else layer.final_layer_norm
+        norms = norm, layer.final_layer_norm, layer.fc1
+        if attention == "decoder":
+            norms = norm, None, layer.encoder_attn
         projections = reader.v_proj, reader.out_proj, reader.num_heads
         yield anatomy(layer, *projections, *norms, residual=(reader, "input"))
 

@@ -11,7 +11,7 @@ def bert(base: nn.Module) -> Iterator[Anatomy]:
     """BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ELECTRA: separate projections."""
     for layer in base.encoder.layer:
         reads, writes = layer.attention.self, layer.attention.output
-        norms = writes.LayerNorm, layer.output.LayerNorm
+        norms = writes.LayerNorm, layer.output.LayerNorm, layer.intermediate
         yield anatomy(layer, reads.value, writes.dense, reads.num_attention_heads, *norms)
 
 
@@ -19,7 +19,7 @@ def distilbert(base: nn.Module) -> Iterator[Anatomy]:
     """DistilBERT: BERT's block under other names."""
     for layer in base.transformer.layer:
         reader = layer.attention
-        norms = layer.sa_layer_norm, layer.output_layer_norm
+        norms = layer.sa_layer_norm, layer.output_layer_norm, layer.ffn
         yield anatomy(layer, reader.v_lin, reader.out_lin, reader.n_heads, *norms)
 
 
@@ -29,5 +29,5 @@ def albert(base: nn.Module) -> Iterator[Anatomy]:
     for call in range(calls):
         for layer in groups[int(call / (calls / len(groups)))].albert_layers:
             reader = layer.attention
-            norms = reader.LayerNorm, layer.full_layer_layer_norm
+            norms = reader.LayerNorm, layer.full_layer_layer_norm, layer.ffn
             yield anatomy(layer, reader.value, reader.dense, reader.num_attention_heads, *norms)

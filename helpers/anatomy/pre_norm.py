@@ -41,7 +41,7 @@ def opt(base: nn.Module) -> Iterator[Anatomy]:
     for layer in base.decoder.layers:
         reader, norms, end = layer.self_attn, (), (layer.final_layer_norm, "input")
         if not layer.do_layer_norm_before:
-            norms, end = (layer.self_attn_layer_norm, layer.final_layer_norm), None
+            norms, end = (layer.self_attn_layer_norm, layer.final_layer_norm, layer.fc1), None
         yield anatomy(layer, reader.v_proj, reader.out_proj, reader.num_heads, *norms, end=end)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 Tap = tuple[nn.Module, Literal["input", "output"]]  # where in the forward pass a tensor is read
 
@@ -27,6 +28,8 @@ class Anatomy:
     second_norm: nn.LayerNorm | None = None
     # Gemma 2 and 3: an RMSNorm between W_O and the residual connection.
     inner_norm: nn.Module | None = None
+    # Where the output is read again after `norm`, if there is one.
+    after: Tap | None = None
     # GPT-NeoX: no tensor of the model holds x + attention, and `output` is the attention alone.
     parallel: bool = False
 
@@ -38,6 +41,7 @@ def anatomy(
     heads: int,
     norm: nn.LayerNorm | None = None,
     second_norm: nn.LayerNorm | None = None,
+    after: nn.Module | None = None,
     *,
     residual: Tap | None = None,
     end: Tap | None = None,
@@ -48,7 +52,8 @@ def anatomy(
     """Split the weights into heads; values that several heads share are repeated.
 
     `value` reads what f reads; `columns` picks W_V and b_V where it makes queries and keys too. The
-    residual is the layer's input, and the block ends after `norm`, unless told otherwise.
+    residual is the layer's input, and the block ends after `norm`, whose output the module `after`
+    reads, unless told otherwise.
     """
     W_V, b_V = (columns(part) if columns else part for part in _linear(value))
     W_O, b_O = _linear(project)
@@ -69,6 +74,7 @@ def anatomy(
         layer=layer,
         second_norm=second_norm,
         inner_norm=inner_norm,
+        after=after and (after, "input"),
         parallel=parallel,
     )
 
@@ -79,8 +85,21 @@ def last_third(matrix: Tensor) -> Tensor:
 
 
 def _linear(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """A module's matrix (in, out) and bias (out,); a missing bias is 0."""
+    """The matrix (in, out) and bias (out,) that a module holds; a missing bias is 0.
+
+    An adapter or a wrapper holds them in a module inside; `trace` finds out what it does beside.
+    """
+    inside, kinds = module, (nn.Linear, Conv1D)
+    if not isinstance(module, kinds):  # an adapter's own matrices are smaller than what it adapts
+        held = [part for part in module.modules() if isinstance(part, kinds)]
+        inside = max(held, key=lambda part: part.weight.numel(), default=module)
+    weight, bias = getattr(inside, "weight", None), getattr(inside, "bias", None)
+    if not isinstance(weight, Tensor) or weight.ndim != 2 or not weight.is_floating_point():
+        kind = type(inside).__name__
+        raise ValueError(
+            f"model.network keeps weights of its attention in a {kind}, which does not show them "
+            "as a matrix of floating-point numbers; load it unquantised, in float32."
+        )
     # A Linear stores (out, in), GPT-2's Conv1D (in, out).
-    matrix = module.weight.T if isinstance(module, nn.Linear) else module.weight
-    bias = matrix.new_zeros(matrix.shape[1]) if module.bias is None else module.bias
-    return matrix.detach(), bias.detach()
+    matrix = (weight if isinstance(inside, Conv1D) else weight.T).detach()
+    return matrix, matrix.new_zeros(matrix.shape[1]) if bias is None else bias.detach()

@@ -45,7 +45,7 @@ def check_cls_share(answer, run: Trace) -> None:
 def check_punctuation_share(answer, run: Trace) -> None:
     """The share of attention weight that goes to comma and full stop, per layer, (L,)."""
     _validate.run(run)
-    member = [n for n, name in enumerate(categories(run.keys)) if name == "punctuation"]
+    member = [n for n, name in enumerate(categories(run)) if name == "punctuation"]
     mean = run.attention.mean(dim=1)
     mistakes = {
         "this is what punctuation reads (rows); the question is how much it is read (columns)": (

@@ -54,10 +54,10 @@ def check_attn_n(answer, run: Trace, layer: int) -> None:
 def check_norm_share(answer, run: Trace, category: str) -> None:
     """The share of norm that goes to one token category, per layer, (L,)."""
     _validate.run(run)
-    if category not in categories(run.keys):
+    if category not in categories(run):
         print(f"Not yet: the text has no token of category {category!r}; choose another category.")
         return
-    member = [n for n, name in enumerate(categories(run.keys)) if name == category]
+    member = [n for n, name in enumerate(categories(run)) if name == category]
     norm, weight = stage_map(run, "Attn-N"), stage_map(run, "Attn-W")
     total = norm.sum(dim=-1)
     mistakes = {

@@ -107,7 +107,7 @@ def _sides(run: Trace, pair: AlignedPair) -> tuple[list[str], list[str]]:
     """The words of the target and of the source, with a last one for no link."""
     _validate.instance("pair", pair, AlignedPair, "take one of read_alignments()")
     for side, read in (("target", run.words), ("source", run.key_words)):
-        given, there = len(getattr(pair, side).split()), len(set(read or []) - {None})
+        given, there = len(getattr(pair, side).split()), len(set(read) - {None})
         if not run.is_cross or given != there:
             raise ValueError(
                 f"run must be cross-attention over pair, whose {side} has {given} words, got "

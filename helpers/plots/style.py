@@ -38,7 +38,8 @@ PALETTE |= {
 }
 OTHERS = ("#00798c", "#7a6a00", "#6a4fb3", "#5f6b76")  # for whatever has no colour of its own
 MEANINGS = PALETTE | {"weight": PALETTE["weights"], "norm": PALETTE["norms"]}
-MEANINGS |= dict.fromkeys(("[CLS]", "[SEP]", "<s>", "</s>"), PALETTE["sinks"])
+SINKS = ("[CLS]", "[SEP]", "[BOS]", "[EOS]", "special", "<s>", "</s>")
+MEANINGS |= dict.fromkeys(SINKS, PALETTE["sinks"])
 SOLID = ""
 DASHES = dict.fromkeys(("AttnRes-W", "[SEP]", "</s>"), (4, 2))
 DASHES |= {"rollout": (7, 2), "flow": (1.5, 1.5)}  # a single layer is solid

