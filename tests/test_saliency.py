@@ -518,7 +518,7 @@ BAD_ARGUMENTS = {
     "from -9 to -1 counted from the end, got -10": {"exclude": [0, -10]},
     "every position in exclude must be a whole number": {"exclude": "she"},
     "score must be a function from the model's output": {"score": None},
-    "text must be one string, a list of words or a list of token ids": {"text": ["she"]},
+    "text must be one string, or a list of words": {"text": ["she", 3]},
 }
 
 
