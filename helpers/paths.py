@@ -23,7 +23,7 @@ from helpers._progress import progress
 def with_residual(maps: Tensor, residual: float | Tensor = 0.5) -> Tensor:
     """Rows divided by their sums, then mixed with the residual: Â, (L, T, T), rows sum to 1.
 
-    maps: (L, T, T), ≥ 0, first layer first.
+    maps: (L, T, T), ≥ 0, first layer first; a tensor, a numpy array or a list.
     residual: one number c in [0, 1], Â = (1 − c) A + c I (AZ20, section 3, with c = 0.5); 0 is for
         maps that hold the residual already. Or a tensor (L, T) of what each position keeps, 1 − r_i
         with a measured mixing ratio r_i: then Â_ii = 1 − r_i, and the others share r_i in their own
@@ -48,11 +48,19 @@ def with_residual(maps: Tensor, residual: float | Tensor = 0.5) -> Tensor:
     return keep * I + (1 - keep) * (others / torch.where(total > 0, total, 1.0))
 
 
-def rollout(maps: Tensor, residual: float | Tensor = 0.5) -> Tensor:
+def rollout(
+    maps: Tensor, residual: float | Tensor = 0.5, *, receptive_field: bool = False
+) -> Tensor:
     """Share of input token j in position i after each layer: (L, T, T), in [0, 1], rows sum to 1.
 
     R_1 = Â_1 and R_l = Â_l R_{l−1} (AZ20, section 3). Parameters and errors are those of
     `with_residual`.
+
+    receptive_field: for maps of a causal model, where the first tokens can be reached from every
+        position and so collect most. Divides by the rollout of even causal maps (row i: 1/(i+1) up
+        to i), which shows what the position alone explains, and each row by its sum again. AZ20
+        ask for such a normalisation without a formula; this one is the course's own. Raises
+        ValueError for maps with an entry above the diagonal.
 
     Example: rollout(stage_map(run, "Attn-W"))[-1] is the map after the last layer.
     """
@@ -60,6 +68,8 @@ def rollout(maps: Tensor, residual: float | Tensor = 0.5) -> Tensor:
     R = [A[0]]  # (T, T)
     for A_l in A[1:]:
         R.append(torch.einsum("ik,kj->ij", A_l, R[-1]))
+    if receptive_field:
+        return per_reach(torch.stack(R), rollout(even_causal(maps), residual))
     return torch.stack(R)
 
 
@@ -69,6 +79,8 @@ def flow(
     layer: int = -1,
     query: int | None = None,
     normalize: bool = True,
+    *,
+    receptive_field: bool = False,
 ) -> Tensor:
     """Maximum flow from each position after a layer to each input token: (T, T), in [0, 1].
 
@@ -78,12 +90,14 @@ def flow(
     maps, residual: as in `with_residual`.
     layer, query: count from 0, negative ones from the end; one query gives its row alone, (T,).
     normalize: divide each row by its sum, as AZ20 do; False leaves the maximum flow itself.
+    receptive_field: divide by the flow of even causal maps first, as in `rollout`.
 
     Raises ValueError as `with_residual` does, and for a layer or a query that does not exist.
 
     Example: flow(stage_map(run, "Attn-W"), query=2) is one share per input token.
     """
-    A = with_residual(_double(maps), residual)
+    maps = _validate.maps(maps)
+    A = with_residual(maps.detach().to("cpu", torch.float64), residual)  # where igraph reads them
     L, T, _ = A.shape
     top = _validate.index("layer", layer, L) + 1
     queries = range(T) if query is None else [_validate.index("query", query, T)]
@@ -97,12 +111,30 @@ def flow(
         graph.maxflow_value(top * T + i, j, capacity) for i, j in progress(pairs, "flow, pairs")
     ]
     F = torch.tensor(found, dtype=A.dtype, device=A.device).reshape(-1, T)  # (queries, T)
+    F = F if query is None else F[0]
+    if receptive_field:
+        even = flow(even_causal(maps), residual, layer, query, normalize=False).to(F)
+        F = F / even.where(even > 0, 1.0)
     F = F / F.sum(dim=-1, keepdim=True) if normalize else F
-    F = F.to(maps.device, torch.float64 if maps.dtype == torch.float64 else torch.float32)
-    return F if query is None else F[0]
+    return F.to(maps)
 
 
-def _double(maps: Tensor) -> Tensor:
-    """Maps on the CPU in float64, where igraph reads them; anything else is left to the checks."""
-    real = isinstance(maps, Tensor) and not maps.is_complex()
-    return maps.detach().to("cpu", torch.float64) if real else maps
+def even_causal(maps: Tensor) -> Tensor:
+    """E, in which a position reads itself and all before it alike, 1/(i+1) each: (L, T, T).
+
+    maps: (L, T, T), whose shape it takes; ValueError unless they are causal too.
+
+    Example: even_causal(torch.ones(1, 2, 2).tril())[0] is [[1, 0], [.5, .5]].
+    """
+    maps = _validate.causal(_validate.maps(maps))
+    E = torch.ones_like(maps).tril()
+    return E / E.sum(dim=-1, keepdim=True)
+
+
+def per_reach(found: Tensor, even: Tensor) -> Tensor:
+    """Rollout divided by that of even maps, rows divided by their sums again: like `found`.
+
+    Nothing is where nothing can be reached. Example: per_reach(rollout(A), rollout(E))[-1].
+    """
+    share = found / even.where(even > 0, 1.0)
+    return share / share.sum(dim=-1, keepdim=True)

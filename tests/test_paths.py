@@ -1,8 +1,11 @@
 """AZ20: rollout and flow on paper, in closed form, and against a naive product and Edmonds–Karp."""
 
 import random
+import warnings
+from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,7 +24,7 @@ from helpers import (
     trace,
     value_zeroing,
 )
-from helpers.paths import with_residual
+from helpers.paths import even_causal, with_residual
 
 few = settings(max_examples=40)
 
@@ -311,6 +314,87 @@ def test_short_runs_print_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+# Two causal layers × three tokens, by hand.
+CAUSAL = torch.tensor(
+    [
+        [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.2, 0.6]],
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.4, 0.2, 0.4]],
+    ],
+    dtype=torch.float64,
+)
+
+
+def test_the_receptive_field_by_hand():
+    """With no residual: R_2 = A_2 A_1; even maps give E_2 E_1 = [1], [3/4, 1/4], [11, 5, 2] / 18."""
+    R = torch.tensor([[1, 0, 0], [0.5, 0.5, 0], [0.58, 0.18, 0.24]], dtype=torch.float64)
+    close(rollout(CAUSAL, residual=0)[-1], R, 1e-12)
+    even = torch.tensor([[1, 0, 0], [3 / 4, 1 / 4, 0], [11 / 18, 5 / 18, 2 / 18]]).double()
+    close(rollout(even_causal(CAUSAL), residual=0)[-1], even, 1e-7)
+    share = R / even.where(even > 0, 1.0)
+    expected = share / share.sum(dim=-1, keepdim=True)
+    close(rollout(CAUSAL, residual=0, receptive_field=True)[-1], expected, 1e-7)
+    close(expected[1], [0.25, 0.75, 0], 1e-7)
+
+
+@few
+@given(stacks_and_residuals())
+def test_even_maps_reach_every_token_alike(drawn):
+    """What the position alone explains is gone: each row is even over the tokens it can reach."""
+    maps, residual = drawn
+    maps = maps.tril() + torch.eye(maps.shape[-1])
+    E = even_causal(maps)
+    close(E.sum(dim=-1), torch.ones(maps.shape[:2]))
+    found = rollout(E, residual, receptive_field=True)
+    reached = (rollout(E, residual) > 0).double()
+    close(found, reached / reached.sum(dim=-1, keepdim=True), 1e-9)
+    raw, even = rollout(maps, residual), rollout(E, residual)
+    expected = torch.where(even > 0, raw / even, 0.0)
+    expected = expected / expected.sum(dim=-1, keepdim=True)
+    close(rollout(maps, residual, receptive_field=True), expected, 1e-9)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("residual", [0.0, 0.5, torch.full((2, 3), 0.3)])
+def test_flow_and_the_receptive_field(normalize, residual):
+    raw, even = (flow(m, residual, normalize=False) for m in (CAUSAL, even_causal(CAUSAL)))
+    expected = torch.where(even > 0, raw / even, 0.0)
+    expected = expected / expected.sum(dim=-1, keepdim=True) if normalize else expected
+    found = flow(CAUSAL, residual, normalize=normalize, receptive_field=True)
+    close(found, expected, 1e-9)
+    row = flow(CAUSAL, residual, query=1, normalize=normalize, receptive_field=True)
+    close(row, expected[1], 1e-9)
+    first = flow(CAUSAL, residual, layer=0, normalize=normalize, receptive_field=True)
+    assert first.shape == (3, 3) and not torch.equal(first, found)
+
+
+def test_the_receptive_field_is_for_causal_maps(tiny):
+    for function in (rollout, flow):
+        call = partial(function, HAND, receptive_field=True)
+        refused(call, "receptive_field is for maps of a causal model", "0.8 in layer 0, row 0, col")
+        maps = stage_map(trace(tiny("gpt2"), "the keys, she"), "Attn-W")
+        assert function(maps, receptive_field=True).isfinite().all()
+
+
+def test_arrays_and_lists_are_maps_too():
+    """float64 stays float64; whole numbers and single precision become float32."""
+    keep = torch.full((2, 3), 0.25, dtype=torch.float64)
+    for function in (rollout, flow, with_residual):
+        expected, measured = function(HAND), function(HAND, keep)
+        for same in (HAND.numpy(), HAND.tolist(), list(HAND), list(HAND.numpy())):
+            found = function(same)
+            assert isinstance(found, torch.Tensor) and found.dtype == torch.float64
+            assert torch.equal(found, expected)
+            assert torch.equal(function(same, keep.numpy()), measured)
+            assert torch.equal(function(same, keep.tolist()), measured)
+        assert function(HAND.numpy().astype("float32")).dtype == torch.float32
+        assert function([[[1, 0], [1, 1]]]).dtype == torch.float32
+    frozen = HAND.numpy().copy()
+    frozen.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(rollout(frozen), rollout(HAND))
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 
@@ -322,7 +406,12 @@ def changed(value: float, where=(1, 2, 0)) -> torch.Tensor:
 
 ONES = torch.ones(2, 3, 3)
 BAD = {
-    "a list": ([[[1.0]]], 0.5, ["maps must", "list", "(L, T, T)"]),
+    "a ragged list": ([[[1.0], [1.0, 2.0]]], 0.5, ["maps must", "[[[1.0], [1.0", "(L, T, T)"]),
+    "a list of texts": (["a"], 0.5, ["maps must", "['a']", "(L, T, T)"]),
+    "nothing": (None, 0.5, ["maps must", "None", "(L, T, T)"]),
+    "an array of one map": (np.ones((3, 3)), 0.5, ["maps must", "(3, 3)", "stack"]),
+    "a negative array": (-np.ones((2, 3, 3)), 0.5, ["maps must", "-1", "layer 0, row 0"]),
+    "an array of ratios": (ONES, np.ones(2), ["residual must", "(2,)", "(2, 3)"]),
     "one map": (ONES[0], 0.5, ["maps must", "(L, T, T)", "(3, 3)", "stack"]),
     "all heads": (torch.ones(2, 4, 3, 3), 0.5, ["maps must", "(2, 4, 3, 3)", "combine the heads"]),
     "cross-attention": (torch.ones(2, 3, 4), 0.5, ["maps must", "(2, 3, 4)", "cross-attention"]),

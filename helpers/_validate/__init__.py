@@ -31,6 +31,7 @@ from helpers._validate.networks import (
 from helpers._validate.runs import LACKS, has, known_words, lacks, run, values
 from helpers._validate.tensors import (
     array,
+    causal,
     finite,
     links,
     maps,
@@ -43,6 +44,7 @@ from helpers._validate.tensors import (
 __all__ = [
     "LACKS",
     "array",
+    "causal",
     "choice",
     "colours",
     "column",

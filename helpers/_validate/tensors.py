@@ -20,23 +20,36 @@ def finite(values: Tensor) -> Tensor:
     return values
 
 
+def tensor(value) -> Tensor | None:
+    """A tensor, or a numpy array or list as one; None where that is impossible."""
+    if isinstance(value, Tensor):
+        return value
+    try:
+        if isinstance(value, list | tuple) and value and isinstance(value[0], Tensor):
+            return torch.stack(tuple(value))
+        return torch.from_numpy(np.array(value))  # a copy, because some arrays cannot be written
+    except (TypeError, ValueError, RuntimeError):  # ragged, or no numbers
+        return None
+
+
 def maps(value: Tensor) -> Tensor:
-    """A stack of maps, (L, T, T): float64 stays float64, and anything else becomes float32.
+    """A stack of maps, (L, T, T), also of numpy arrays or lists.
+
+    float64 stays float64, and anything else becomes float32.
 
     Raises ValueError for anything else, for entries that are negative or not finite, and for a row
     without a usable sum.
     """
-    square = isinstance(value, Tensor) and value.ndim == 3 and value.shape[1] == value.shape[2]
+    given, value = value, tensor(value)
+    square = value is not None and value.ndim == 3 and value.shape[1] == value.shape[2]
     if not square or not value.numel() or value.is_complex():
-        got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        got = shown(given) if value is None else tuple(value.shape)
         remedy = "combine the heads first and stack one square map per layer"
-        if not isinstance(value, Tensor):
-            remedy = "make one with torch.as_tensor, or of a list of maps with torch.stack"
-        if isinstance(value, Tensor) and value.ndim == 3 and not square:
+        if value is not None and value.ndim == 3 and not square:
             remedy = "a map of cross-attention is not square and has neither rollout nor flow"
         raise ValueError(
-            f"maps must be a real tensor of shape (L, T, T) with L and T at least 1, got {got}; "
-            f"{remedy}."
+            f"maps must be real numbers in the shape (L, T, T) with L and T at least 1, a tensor, "
+            f"an array or a list, got {got}; {remedy}."
         )
     exact()
     value = value.to(torch.float64 if value.dtype == torch.float64 else torch.float32)
@@ -54,21 +67,32 @@ def maps(value: Tensor) -> Tensor:
     return value
 
 
+def causal(value: Tensor) -> Tensor:
+    """Maps (L, T, T) in which no position reads a later one; ValueError, naming it, otherwise."""
+    for n, i, j in value.triu(1).nonzero()[:1].tolist():
+        raise ValueError(
+            "receptive_field is for maps of a causal model, with zeros above the diagonal, got "
+            f"{value[n, i, j].item():g} in layer {n}, row {i}, column {j} (counted from 0); leave "
+            "it out."
+        )
+    return value
+
+
 def residual(value: float | Tensor, like: Tensor) -> float | Tensor:
-    """A residual for maps (L, T, T): one number in [0, 1], or a tensor (L, T) like the maps."""
+    """A residual for maps (L, T, T): one number in [0, 1], or (L, T) numbers as a tensor."""
     shape = tuple(like.shape[:2])
     got = shown(value)
     if isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
-    if isinstance(value, Tensor):
-        got = f"a tensor of shape {tuple(value.shape)}"
-        if value.shape == shape:
+    if not isinstance(value, Real | str) and (value := tensor(value)) is not None:
+        got = f"the shape {tuple(value.shape)}"
+        if value.shape == shape and not value.is_complex():
             value = value.to(like)
             outside = value[~((value >= 0) & (value <= 1))]
             if not len(outside):
                 return value
             got = f"{outside[0].item():g}"
-    wanted = f"a number in [0, 1], or a tensor of shape (L, T) = {shape} of 1 − r_i in [0, 1]"
+    wanted = f"a number in [0, 1], or (L, T) = {shape} numbers 1 − r_i in [0, 1]"
     raise ValueError(f"residual must be {wanted}, got {got}.")
 
 
