@@ -325,7 +325,7 @@ CAUSAL = torch.tensor(
 
 
 def test_the_receptive_field_by_hand():
-    """With no residual: R_2 = A_2 A_1; even maps give E_2 E_1 = [1], [3/4, 1/4], [11, 5, 2] / 18."""
+    """No residual: R_2 = A_2 A_1; even maps give E_2 E_1 = [1], [3/4, 1/4], [11, 5, 2] / 18."""
     R = torch.tensor([[1, 0, 0], [0.5, 0.5, 0], [0.58, 0.18, 0.24]], dtype=torch.float64)
     close(rollout(CAUSAL, residual=0)[-1], R, 1e-12)
     even = torch.tensor([[1, 0, 0], [3 / 4, 1 / 4, 0], [11 / 18, 5 / 18, 2 / 18]]).double()

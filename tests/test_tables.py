@@ -295,6 +295,44 @@ def test_texts_that_are_no_list(tiny, make):
     refused(lambda: list(make(tiny("marian"), ["she"])), "target is missing")
 
 
+@pytest.mark.parametrize("make", [traces, token_table, category_shares, mixing_table])
+def test_a_bad_text_among_many_is_named_before_the_first_is_read(minilm, make):
+    read, layer = [], minilm.network.encoder.layer[0]
+    hook = layer.register_forward_pre_hook(lambda *call: read.append(call))
+    for bad, words in {"": "text is empty", ("the", " "): "pair is empty", 3: "got int"}.items():
+        call = partial(make, minilm, ["the keys", "she", bad, "saw"])
+        refused(call, "texts[2] of 4 (counted from 0) cannot be read: ", words)
+    refused(partial(make, minilm, ["she", ("a", "b", "c")]), "texts[1]", "a text with its pair")
+    refused(partial(make, minilm, ["she", "the " * 600]), "texts[1]", "602 tokens")
+    if make is mixing_table:
+        call = partial(make, minilm, ["she", "[SEP]"], masked=0.1)
+        refused(call, "texts[1]", "only special tokens")
+    hook.remove()
+    assert not read
+
+
+def test_tables_of_pairs(minilm):
+    pair = ("She saw the keys.", "They were on the table.")
+    run = trace(minilm, *pair)
+    table = token_table(minilm, [pair, "keys"]).query("text_id == 0 and layer == 2 and head == 3")
+    assert table["token"].tolist() == run.keys and run.keys.count("[SEP]") == 2
+    close(table["norm"].to_numpy(copy=True), transformed_norms(run)[1, 2])
+    table = mixing_table(minilm, [pair]).query("stage == 'AttnRes-N' and layer == 4")
+    close(table["ratio"].to_numpy(copy=True), mixing_ratio(run, "AttnRes-N")[3])
+    found = category_shares(minilm, [pair]).query("layer == 1 and head.isna()")
+    weight = stage_map(run, "Attn-W")[0].mean(dim=0)
+    ends = torch.tensor([role == "[SEP]" for role in run.key_roles])
+    assert found.query("category == '[SEP]'")["weight"].item() == pytest.approx(
+        weight[ends].sum().item()
+    )
+    assert [len(run.tokens) for run in traces(minilm, [["the", "keys"], pair])] == [
+        4,
+        len(run.keys),
+    ]
+    masked = mixing_table(minilm, [pair], masked=0.5)
+    assert (masked["category"] == "[MASK]").any()
+
+
 def test_masks_that_cannot_be_put(minilm, tiny):
     for wrong in (-0.1, 1.5, "all"):
         call = partial(mixing_table, minilm, TEXTS, masked=wrong)

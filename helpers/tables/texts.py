@@ -20,7 +20,7 @@ from helpers._progress import progress
 from helpers.block import mixing_ratio, stage_map
 from helpers.models import Model
 from helpers.norms import transformed_norms, weighted_norms
-from helpers.tokens import encode, special_ids
+from helpers.tokens import Text, encode, special_ids
 from helpers.tracing import Trace, read, trace
 
 # "[BOS]" and "[EOS]" are the first and last token of models without "[CLS]" and "[SEP]"; "special"
@@ -68,14 +68,16 @@ def frequency_ranks(model: Model, ids: list[int]) -> np.ndarray:
 def traces(model: Model, texts: list[str]) -> Iterator[Trace]:
     """Trace one text after the other, with a progress bar that disappears.
 
-    model: what `load_model` returned; an encoder-decoder, which needs two texts, cannot be read.
-    texts: a list of texts, or a pandas column of them.
+    model: what `load_model` returned; an encoder-decoder, which needs a target, cannot be read.
+    texts: a list of texts as `trace` takes them, or a pandas column of them; a tuple is a text with
+        its pair, two segments.
 
-    Raises ValueError for anything but such a list, and as `trace` does.
+    All texts are checked before the first is read. Raises ValueError for anything but such a list,
+    and as `trace` does, naming the text.
 
     Example: [run.attention.shape for run in traces(model, texts)]
     """
-    return (trace(model, text) for text in _each(texts))
+    return (trace(model, *text) for text in _each(model, texts))
 
 
 def token_table(model: Model, texts: list[str]) -> pd.DataFrame:
@@ -147,7 +149,7 @@ def mixing_table(
 
     Columns: text_id, stage, layer, position, token, category, rank; `ratio`, in [0, 1].
 
-    model, texts: as in `traces`.
+    model, texts: as in `traces`; what is masked of a pair may stand in either text.
     masked: the share of non-special tokens that are replaced by the mask token, at least one per
         text (K21 masks 0.12).
     seed: the choice of tokens depends on it and on the text itself, not on the other texts.
@@ -159,10 +161,12 @@ def mixing_table(
     """
     _validate.model(model)
     masked, frames = _validate.number("masked", masked, 0, 1), []
-    for number, text in enumerate(_each(texts)):
-        inputs = encode(model, text)
+    if masked and model.tokenizer.mask_token_id is None:
+        raise ValueError(f"masked is {masked:g}, but {model.name!r} has no mask token; use 0.")
+    for number, text in enumerate(_each(model, texts, mask=masked > 0)):
+        inputs = encode(model, *text)
         if masked:
-            _mask(model, inputs, text, masked, seed)
+            _mask(model, inputs, text[0] if text[1] is None else text, masked, seed)
         run = read(model, inputs)
         for stage in run.stages:
             columns = {"ratio": mixing_ratio(run, stage)}
@@ -172,23 +176,42 @@ def mixing_table(
     return pd.concat(frames, ignore_index=True)
 
 
-def _each(texts: list[str]) -> Iterator[str]:
-    """The texts, one after the other, with a progress bar."""
+def _each(model: Model, texts: list, mask: bool = False) -> Iterator[tuple[Text, Text | None]]:
+    """The texts and their pairs, one after the other, with a progress bar; all are checked first.
+
+    `mask`: whether each must have a token that can be masked.
+    """
+    _validate.model(model)
     texts = texts.tolist() if isinstance(texts, pd.Series) else texts
     if not isinstance(texts, list | tuple) or not texts:
         got = _validate.shown(texts)
         raise ValueError(f"texts must be a list of one text or more, got {got}.")
+    texts = [text if isinstance(text, tuple) else (text, None) for text in texts]
+    for number, text in enumerate(texts):
+        try:
+            if len(text) != 2:
+                raise ValueError(f"a tuple is a text with its pair, got {len(text)} entries.")
+            inputs = encode(model, *text)
+            if mask:
+                _maskable(model, inputs)
+        except (TypeError, ValueError) as error:
+            where = f"texts[{number}] of {len(texts)} (counted from 0)"
+            raise type(error)(f"{where} cannot be read: {error}") from error
     return iter(progress(texts, "texts"))
 
 
-def _mask(model: Model, inputs: BatchEncoding, text: str, masked: float, seed: int) -> None:
+def _maskable(model: Model, inputs: BatchEncoding) -> list[int]:
+    """The positions of tokens that are not special; ValueError if there are none."""
+    special = special_ids(model.tokenizer)
+    ids = inputs["input_ids"][0].tolist()
+    if not set(ids) - special:
+        raise ValueError("the text has only special tokens, so there is nothing to mask.")
+    return [place for place, number in enumerate(ids) if number not in special]
+
+
+def _mask(model: Model, inputs: BatchEncoding, text: Text, masked: float, seed: int) -> None:
     """Replace a share of the tokens by the mask token, in place."""
-    if model.tokenizer.mask_token_id is None:
-        raise ValueError(f"masked is {masked:g}, but {model.name!r} has no mask token; use 0.")
-    ids, special = inputs["input_ids"][0], special_ids(model.tokenizer)
-    candidates = [place for place, number in enumerate(ids.tolist()) if number not in special]
-    if not candidates:
-        raise ValueError(f"text {text!r} has only special tokens, so there is nothing to mask.")
+    ids, candidates = inputs["input_ids"][0], _maskable(model, inputs)
     count = max(1, int(masked * len(candidates)))
     ids[random.Random(f"{seed} {text}").sample(candidates, count)] = model.tokenizer.mask_token_id
 
