@@ -28,7 +28,8 @@ from helpers import (
     trace,
     value_zeroing,
 )
-from helpers.saliency import embedding_gradient
+from helpers.saliency import blank, embedding_gradient, zeroing
+from helpers.tokens import encode
 from helpers.tracing import Block
 
 SENTENCE, SHORT = "The keys, she saw them.", "she saw"
@@ -153,7 +154,7 @@ def test_value_zeroing_by_hand():
     rounded = true[0].clone()
     rounded[0, 1, 0] = 4e-7  # b turned by rounding: still no turn to make a share of
     for output in (true, (rounded,)):
-        found = saliency._turns(part, block, (x[None],), {"twice": 2}, output)
+        found = zeroing._turns(part, block, (x[None],), {"twice": 2}, output)
         close(found, [[v / sum(a) for v in a], [0, 0, 0], [v / sum(c) for v in c]])
 
 
@@ -219,7 +220,8 @@ def test_networks_with_a_cache_without_padding_or_with_two_tables(head):
 @pytest.mark.parametrize("tokens", [1, 20, 37])
 def test_other_chunks_give_the_same(tiny, monkeypatch, tokens):
     before = [measure(tiny("roberta"), SENTENCE) for measure in MEASURES.values()]
-    monkeypatch.setattr(saliency, "TOKENS", tokens)
+    for room in (blank, zeroing):
+        monkeypatch.setattr(room, "TOKENS", tokens)
     for measure, whole in zip(MEASURES.values(), before, strict=True):
         close(measure(tiny("roberta"), SENTENCE), whole, 1e-4)
 
@@ -231,7 +233,7 @@ def test_the_passes_are_few_and_bounded(tiny):
         blank_out(model, SENTENCE, first_entry)
         blank_out(model, "a " * (POSITIONS - 2), first_entry)
     assert sizes[0] == (10, 9), "the text and a copy per token, in one pass"
-    assert sizes[1:] == [(24, 42), (19, 42)] and 24 * 42 <= saliency.TOKENS
+    assert sizes[1:] == [(24, 42), (19, 42)] and 24 * 42 <= blank.TOKENS
 
 
 @pytest.mark.parametrize("family", HEADS)
@@ -552,3 +554,39 @@ def test_models_that_cannot_be_measured(tiny, measure):
 
 def test_a_model_without_mask_and_unknown_token(tiny):
     refused(lambda: blank_out(tiny("gpt2"), SENTENCE, first_entry), "blank None is not a token")
+
+
+# --- two segments ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "gpt2"])
+def test_pairs(tiny, name):
+    """Each measure of a pair is that of the ids and segments that the tokenizer makes of it."""
+    model, pair = tiny(name), ("the keys", "she saw")
+    inputs = encode(model, *pair)
+    T = inputs["input_ids"].shape[1]
+
+    def by_hand(ids):
+        with torch.no_grad():
+            return squares(model.network(**(dict(inputs) | {"input_ids": ids})))
+
+    expected = []
+    for t in range(T):
+        ids = inputs["input_ids"].clone()
+        ids[0, t] = 5
+        expected.append((by_hand(ids) - by_hand(inputs["input_ids"])).abs())
+    found = blank_out(model, pair[0], squares, 5, pair=pair[1], exclude=())
+    close(found[found.isfinite()], torch.stack(expected)[found.isfinite()], 1e-4)
+    for kind in saliency.KINDS:
+        found = input_gradients(model, pair[0], squares, kind, pair=pair[1])
+        other = input_gradients(model, pair[0], squares, kind, pair="saw she")
+        assert found.shape == (T,) and not torch.equal(found, other)
+    gradient, x = embedding_gradient(model, pair[0], squares, pair=pair[1])
+    table = model.network.get_input_embeddings().weight
+    assert torch.equal(x, table[inputs["input_ids"][0]].detach()) and gradient.shape == x.shape
+    maps = value_zeroing(model, pair[0], pair=pair[1])
+    run = trace(model, *pair)
+    assert maps.shape == run.attention[:, 0].shape
+    if name == "bert":  # whose segments have embeddings
+        ids = run.ids
+        assert not torch.equal(value_zeroing(model, ids), maps)

@@ -4,7 +4,7 @@ Everything here is asked of the tokenizer and never guessed from how a token loo
 """
 
 from helpers.tokens.shown import readable
-from helpers.tokens.structure import Words, role_of_each, special_ids, word_of_each
+from helpers.tokens.structure import Words, role_of_each, segment_of_each, special_ids, word_of_each
 from helpers.tokens.texts import Text, encode, read_back
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "read_back",
     "readable",
     "role_of_each",
+    "segment_of_each",
     "special_ids",
     "word_of_each",
 ]

@@ -44,6 +44,24 @@ def role_of_each(
     return ["[BOS]", *found[1:]] if of_target else found
 
 
+def segment_of_each(
+    tokenizer: PreTrainedTokenizerBase, ids: list[int], encoding: Encoding | None, first: int
+) -> list[int | None]:
+    """0 for tokens of the first text and 1 for those of its pair; None for tokens around them.
+
+    encoding: what a fast tokenizer remembers; `first`, how many tokens the first text has, serves
+    for all others.
+    """
+    if encoding is not None:
+        return list(encoding.sequence_ids)
+    special, segments, seen = special_ids(tokenizer) - {tokenizer.mask_token_id}, [], 0
+    for number in ids:
+        inside = number not in special
+        segments.append(int(seen >= first) if inside else None)
+        seen += inside
+    return segments
+
+
 def word_of_each(
     tokenizer: PreTrainedTokenizerBase,
     ids: list[int],

@@ -7,7 +7,7 @@ from transformers import BatchEncoding
 from helpers import _validate, anatomy
 from helpers.models import Model
 from helpers.tokens.shown import readable
-from helpers.tokens.structure import Words, role_of_each, word_of_each
+from helpers.tokens.structure import Words, role_of_each, segment_of_each, word_of_each
 
 Text = str | list[str] | list[int]
 
@@ -22,8 +22,8 @@ def encode(
     """Token ids as tensors with a batch axis of 1; the texts are checked first.
 
     For an encoder-decoder, "decoder_input_ids" are the start symbol and the target's tokens; the
-    end symbol is not fed in, because it has no output left to predict. `words` and `target_words`
-    of the result say which word each token belongs to.
+    end symbol is not fed in, because it has no output left to predict. `words`, `target_words` and
+    `segments` of the result say which word and which text each token belongs to.
 
     Parameters: those of `trace`. Raises TypeError and ValueError as `trace` does for a text.
 
@@ -33,7 +33,7 @@ def encode(
     attention = anatomy.which(model.network, attention)
     _check_texts(model, text, pair, target, attention)
     base, device = model.network.base_model, model.network.device
-    data, words = _of_source(model, text, pair)
+    data, words, segments = _of_source(model, text, pair)
     _check_ids("text" if pair is None else "text and pair together", data, base, model)
     target_words = None
     if attention is not None:
@@ -41,7 +41,7 @@ def encode(
         _check_ids("target", data, base.get_decoder(), model)
     tensors = {name: torch.tensor([values], device=device) for name, values in data.items()}
     inputs = BatchEncoding(tensors)
-    inputs.words, inputs.target_words = words, target_words
+    inputs.words, inputs.target_words, inputs.segments = words, target_words, segments
     return inputs
 
 
@@ -65,16 +65,21 @@ def joined_words(value: str | list[str] | None) -> str | None:
     return " ".join(value) if isinstance(value, list) else value
 
 
-def _of_source(model: Model, text: Text, pair: Text | None) -> tuple[dict[str, list[int]], Words]:
-    """What the network reads of text and pair, and the word of each token."""
+def _of_source(
+    model: Model, text: Text, pair: Text | None
+) -> tuple[dict[str, list[int]], Words | None, list[int | None]]:
+    """What the network reads of text and pair, and the word and the segment of each token."""
     tokenizer = model.tokenizer
     if is_ids(text):
-        return {"input_ids": text, "attention_mask": [1] * len(text)}, _words_of_ids(model, text)
+        data = {"input_ids": text, "attention_mask": [1] * len(text)}
+        return data, _words_of_ids(model, text), segment_of_each(tokenizer, text, None, len(text))
     split = tuple(value if isinstance(value, list) else None for value in (text, pair))
     options = {"truncation": False, "padding": False, "verbose": False}
     read = tokenizer(joined_words(text), joined_words(pair), **options)
     encoding = read.encodings[0] if read.is_fast else None
-    return dict(read), word_of_each(tokenizer, read["input_ids"], encoding, split)
+    first = len(tokenizer(joined_words(text), add_special_tokens=False, verbose=False)["input_ids"])
+    segments = segment_of_each(tokenizer, read["input_ids"], encoding, first)
+    return dict(read), word_of_each(tokenizer, read["input_ids"], encoding, split), segments
 
 
 def _of_target(model: Model, target: Text | None) -> tuple[list[int], Words]:

@@ -73,12 +73,16 @@ def read(model: Model, inputs: BatchEncoding, attention: anatomy.Attention | Non
     fed = attention in ("cross", "decoder")
     ids, tokens, words, roles = read_back(model, inputs, of_target=fed)
     _, keys, key_words, key_roles = read_back(model, inputs, of_target=attention == "decoder")
+    segments = getattr(inputs, "segments", None)
+    if attention == "decoder":  # which reads no pair
+        segments = [0 if role is None else None for role in roles]
     return Trace(
         tokens,
         keys,
         ids,
         roles,
         key_roles,
+        segments,
         (words, key_words),
         weights,
         blocks,

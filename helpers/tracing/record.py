@@ -58,6 +58,7 @@ class Trace:
     # T and S entries: what a special token is for, such as "[CLS]"; None for tokens of the text.
     roles: list[str | None]
     key_roles: list[str | None]
+    segments: list[int | None]  # of the keys: 0 for text, 1 for pair, None for tokens around them
     word_lists: tuple[Words | None, Words | None]  # `words` and `key_words`, None if not known
     attention: Tensor  # (L, H, T, S), rows sum to 1
     blocks: list[Block]

@@ -46,7 +46,7 @@ def run_of(*blocks: Block) -> Trace:
     T = len(blocks[0].residual)
     attention = torch.stack([block.attention for block in blocks])
     none, words = [None] * T, ([0] * T, [0] * T)
-    return Trace(["a"] * T, ["a"] * T, [0] * T, none, none, words, attention, list(blocks))
+    return Trace(["a"] * T, ["a"] * T, [0] * T, none, none, [0] * T, words, attention, list(blocks))
 
 
 def changed(run: Trace, change: Callable[[Block], Block] = replace) -> Trace:
