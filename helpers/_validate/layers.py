@@ -3,62 +3,94 @@
 import torch
 from torch import Tensor, nn
 
+WHAT = {
+    "x": "what makes its values",
+    "values": "what makes its values",
+    "residual": "what its residual connection adds",
+    "projection": "what attention reads, through its projection,",
+    "inner norm": "the RMSNorm of its attention output",
+    "output": "its residual connection, which adds attention alone,",
+    "before norm": "its LayerNorm",
+    "norm": "its LayerNorm",
+    "after": "what reads its output",
+    "before second norm": "the LayerNorm at its end",
+    "second norm": "the LayerNorm at its end",
+}
 # The largest difference that counts as rounding, as a share of the largest value in its row.
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-6}
 
 
-def fault(number: int, part, block, here: dict[tuple, Tensor]) -> str:
+def fault(number: int, part, block, here: dict[str, Tensor]) -> str:
     """Why one layer's weights do not say what it computes, as half a sentence; "" where they do.
 
     Compared row by row with the layer's own tensors, because one very long vector would hide the
     error of all the others. number: of the layer, from 0. part: its modules. block: its weights and
-    what they read. here: what entered and left its modules, (T, D) each.
+    what they read. here: what passed in its modules, by name, (T, D) each.
     """
-    b, D = block, block.b_O.shape
-    seen = {
-        "projection": here[part.project, "output"],
-        "inner norm": here.get((part.inner_norm, "output")),
-        "sum": b.output if part.norm is None else here[part.norm, "input"],
-        "norm": b.output,
-        "after": here.get(part.after),
-        "second norm": here.get((part.second_norm, "output")),
-    }
-    v = torch.einsum("sd,hde->hse", b.x, b.W_V) + b.b_V[:, None]  # (H, S, d)
-    said = {
-        "projection": (b.attention @ v).transpose(0, 1).flatten(1) @ b.W_O.flatten(0, 1) + b.b_O
-    }
-    added = seen["projection"]  # (T, D)
-    if b.inner_gamma is not None:
-        said["inner norm"] = nn.functional.rms_norm(added, D, b.inner_gamma, b.inner_eps)
-        added = seen["inner norm"]
-    said["sum"] = b.residual + added
-    if b.gamma is not None:
-        said["norm"] = nn.functional.layer_norm(seen["sum"], D, b.gamma, b.beta, b.eps)
-    if b.second_gamma is not None:
-        second = b.second_gamma, getattr(part.second_norm, "bias", None), b.second_eps
-        said["second norm"] = nn.functional.layer_norm(b.before_second_norm, D, *second)
-    if seen["after"] is not None:
-        said["after"] = b.output
-    what = {
-        "projection": "its values and their projection give another attention output",
-        "inner norm": "the RMSNorm of its attention output gives something else",
-        "sum": "something beside attention is added to the residual connection",
-        "norm": "its LayerNorm gives something else",
-        "after": "its output is changed before it is read",
-        "second norm": "the LayerNorm at its end gives something else",
-    }
-    for place, expected in said.items():
-        gap = (seen[place] - expected).abs()  # (T, D)
-        # A sum cannot be more exact than its longest part.
-        if place == "sum":
-            gap = (gap - 4 * torch.finfo(gap.dtype).eps * expected.abs()).clamp(min=0)
-        size = (added if place == "sum" else seen[place]).abs().amax(dim=-1)  # (T,)
-        worst = gap.amax(dim=-1)  # (T,)
-        error = torch.where(worst == 0, 0.0, worst / size).max().item()
+    layer = f"layer {number} (counted from 0)"
+    remedy = (
+        "merge adapters with merge_and_unload(), or take out the hook or wrapper, and trace again"
+    )
+    for name, what in WHAT.items():
+        if name not in here and name in _needed(part):
+            return f"{layer} does not call {what} as a module, so that it cannot be read; {remedy}"
+    try:
+        said = _said(part, block, here)
+    except RuntimeError:
+        return f"the sizes of {layer} do not fit together; {remedy}"
+    for name, (own, expected, size) in said.items():
+        # No sum can be more exact than its longest part.
+        gap = (own - expected).abs() - 4 * torch.finfo(own.dtype).eps * expected.abs()  # (T, D)
+        worst = gap.amax(dim=-1).clamp(min=0)  # (T,)
+        error = torch.where(worst == 0, 0.0, worst / size.abs().amax(dim=-1)).max().item()
         if not error <= ROUNDING[gap.dtype]:
             return (
-                f"layer {number} (counted from 0) computes something else than its weights say: "
-                f"{what[place]}, off by {error:.2g} of the largest value in its row; merge "
-                "adapters with merge_and_unload(), or take out the hook or wrapper, and trace again"
+                f"{layer} computes something else than its weights say: {WHAT[name]} gives "
+                f"another result, off by {error:.2g} of the largest value in its row; {remedy}"
             )
     return ""
+
+
+def _needed(part) -> set[str]:
+    """The names of what must have passed in a layer."""
+    needed = {"x", "values", "projection", "residual", "output"}
+    needed |= {"norm", "before norm"} if part.norm is not None else set()
+    needed |= {"after"} if part.after is not None else set()
+    needed |= {"second norm", "before second norm"} if part.second_norm is not None else set()
+    return needed | ({"inner norm"} if part.inner_norm is not None else set())
+
+
+def _said(part, b, here: dict[str, Tensor]) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    """What passed, what the weights say in its place, and what an error of it is measured by."""
+    D, F = b.b_O.shape, nn.functional
+    v = torch.einsum("sd,hde->hse", b.x, b.W_V) + b.b_V[:, None]  # (H, S, d)
+    values = here["values"] if part.columns is None else part.columns(here["values"])
+    values = values.unflatten(-1, (-1, v.shape[-1]))  # (S, groups of heads, d)
+    values = values.repeat_interleave(len(v) // values.shape[1], dim=1).flatten(1)
+    added = here["projection"]  # (T, D)
+    read = (b.attention @ v).transpose(0, 1).flatten(1) @ b.W_O.flatten(0, 1)  # (T, D)
+    said = {
+        "values": (values, v.transpose(0, 1).flatten(1), values),
+        "projection": (added, read + b.b_O, added - b.b_O),
+    }
+    if b.inner_gamma is not None:
+        own = here["inner norm"]
+        said["inner norm"] = own, F.rms_norm(added, D, b.inner_gamma, b.inner_eps), own
+        added = own
+    total = b.output if b.gamma is None else here["before norm"]
+    said["output"] = total, b.residual + added, added
+    if b.gamma is not None:
+        own = here["norm"]
+        said["norm"] = own, F.layer_norm(total, D, b.gamma, b.beta, b.eps), own
+    if part.after is not None:
+        said["after"] = here["after"], b.output, b.output
+    if b.second_gamma is not None:
+        own, beta = here["second norm"], _inside(part.second_norm, "bias")
+        expected = F.layer_norm(b.before_second_norm, D, b.second_gamma, beta, b.second_eps)
+        said["second norm"] = own, expected, own
+    return said
+
+
+def _inside(norm: nn.Module, name: str) -> Tensor | None:
+    """A parameter of a norm, or of the norm inside a wrapper."""
+    return next((getattr(m, name, None) for m in norm.modules() if hasattr(m, "weight")), None)

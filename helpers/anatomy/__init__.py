@@ -16,6 +16,7 @@ from helpers.anatomy.record import Anatomy, Tap
 
 __all__ = [
     "FAMILIES",
+    "WHY_NOT",
     "Anatomy",
     "Attention",
     "Tap",
@@ -31,26 +32,73 @@ FAMILIES: dict[str, Callable[..., Iterator[Anatomy]]] = {
     "albert": post_norm.albert,
     "bart": encoder_decoder.bart,
     "bert": post_norm.bert,
+    "biogpt": pre_norm.biogpt,
+    "blenderbot": encoder_decoder.mbart,
+    "bloom": pre_norm.bloom,
     "camembert": post_norm.bert,
+    "cohere": pre_norm.cohere,
+    "data2vec-text": post_norm.bert,
+    "deberta-v2": post_norm.bert,
     "distilbert": post_norm.distilbert,
     "electra": post_norm.bert,
+    "ernie": post_norm.bert,
+    "falcon": pre_norm.falcon,
     "gemma": pre_norm.llama,
     "gemma2": pre_norm.llama,
     "gemma3_text": pre_norm.llama,
     "gpt2": pre_norm.gpt2,
+    "gpt_bigcode": pre_norm.gpt_bigcode,
+    "gpt_neo": pre_norm.gpt_neo,
     "gpt_neox": pre_norm.gpt_neox,
+    "gptj": pre_norm.gptj,
     "llama": pre_norm.llama,
+    "m2m_100": encoder_decoder.mbart,
     "marian": encoder_decoder.bart,
+    "mbart": encoder_decoder.mbart,
+    "megatron-bert": pre_norm.megatron,
     "mistral": pre_norm.llama,
+    "mixtral": pre_norm.llama,
     "modernbert": pre_norm.modernbert,
+    "mpnet": post_norm.mpnet,
     "mt5": encoder_decoder.t5,
+    "olmo": pre_norm.llama,
+    "olmo2": pre_norm.olmo2,
+    "olmo3": pre_norm.olmo2,
     "opt": pre_norm.opt,
+    "pegasus": encoder_decoder.mbart,
+    "phi": pre_norm.cohere,
+    "phi3": pre_norm.phi3,
     "qwen2": pre_norm.llama,
+    "qwen2_moe": pre_norm.llama,
     "qwen3": pre_norm.llama,
+    "qwen3_moe": pre_norm.llama,
+    "rembert": post_norm.bert,
     "roberta": post_norm.bert,
+    "roformer": post_norm.bert,
     "smollm3": pre_norm.llama,
+    "stablelm": pre_norm.stablelm,
+    "starcoder2": pre_norm.llama,
     "t5": encoder_decoder.t5,
     "xlm-roberta": post_norm.bert,
+    "xlm-roberta-xl": pre_norm.megatron,
+}
+
+
+# Popular families that are not read, and why.
+WHY_NOT = {
+    "big_bird": "its sparse attention has no matrix of weights",
+    "codegen": "its queries, keys and values are interleaved in four parts",
+    "deberta": "its b_V is added outside the matrix of the values; deberta-v2 is supported",
+    "deepseek_v3": "its values come from two matrices with a norm between them",
+    "gpt_oss": "its weights do not sum to 1, because a part goes to no token",
+    "granite": "it multiplies the attention output by a constant",
+    "jamba": "most of its layers have no attention",
+    "lfm2": "most of its layers have no attention",
+    "longformer": "its sparse attention has no matrix of weights",
+    "mamba": "it has no attention",
+    "qwen3_next": "most of its layers have no attention",
+    "xglm": "its class of transformers cannot be computed in float64",
+    "xlnet": "it attends in two streams",
 }
 
 
@@ -74,9 +122,11 @@ def blocks(network: PreTrainedModel, attention: Attention | None = None) -> list
 
 def require_family(network: PreTrainedModel) -> None:
     """Raise ValueError, with the list of supported families, unless this network is of one."""
-    if network.config.model_type not in FAMILIES:
+    family = network.config.model_type
+    if family not in FAMILIES:
+        why = f", because {WHY_NOT[family]}" if family in WHY_NOT else ""
         raise ValueError(
-            f"The architecture {network.config.model_type!r} is not supported; supported are: "
+            f"The architecture {family!r} is not supported{why}; supported are: "
             f"{', '.join(sorted(FAMILIES))}."
         )
 

@@ -23,6 +23,16 @@ def bart(base: nn.Module, attention: str | None = None) -> Iterator[Anatomy]:
         yield anatomy(layer, *projections, *norms, residual=(reader, "input"))
 
 
+def mbart(base: nn.Module, attention: str | None = None) -> Iterator[Anatomy]:
+    """mBART, Pegasus, M2M-100, NLLB, Blenderbot: BART's layers, pre-LN."""
+    part = "encoder_attn" if attention == "cross" else "self_attn"
+    for layer in base.encoder.layers if attention == "encoder" else base.decoder.layers:
+        reader, norm = getattr(layer, part), getattr(layer, f"{part}_layer_norm")
+        after = layer.encoder_attn_layer_norm if attention == "decoder" else layer.final_layer_norm
+        taps = {"residual": (norm, "input"), "end": (after, "input")}
+        yield anatomy(layer, reader.v_proj, reader.out_proj, reader.num_heads, **taps)
+
+
 def t5(base: nn.Module, attention: str = "encoder") -> Iterator[Anatomy]:
     """T5, mT5: pre-LN (RMSNorm), no biases; heads need not be D / H wide.
 

@@ -8,11 +8,20 @@ from helpers.anatomy.record import Anatomy, anatomy
 
 
 def bert(base: nn.Module) -> Iterator[Anatomy]:
-    """BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ELECTRA: separate projections."""
+    """BERT, RoBERTa, ELECTRA and their like; DeBERTa 2 and 3, whose values have another name."""
     for layer in base.encoder.layer:
         reads, writes = layer.attention.self, layer.attention.output
+        value = reads.value_proj if hasattr(reads, "value_proj") else reads.value
         norms = writes.LayerNorm, layer.output.LayerNorm, layer.intermediate
-        yield anatomy(layer, reads.value, writes.dense, reads.num_attention_heads, *norms)
+        yield anatomy(layer, value, writes.dense, reads.num_attention_heads, *norms)
+
+
+def mpnet(base: nn.Module) -> Iterator[Anatomy]:
+    """MPNet: BERT's block under other names."""
+    for layer in base.encoder.layer:
+        reader, norm = layer.attention.attn, layer.attention.LayerNorm
+        norms = norm, layer.output.LayerNorm, layer.intermediate
+        yield anatomy(layer, reader.v, reader.o, reader.num_attention_heads, *norms)
 
 
 def distilbert(base: nn.Module) -> Iterator[Anatomy]:

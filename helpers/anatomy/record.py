@@ -23,11 +23,13 @@ class Anatomy:
     norm: nn.LayerNorm | None  # the LayerNorm after the residual connection; None if there is none
     output: Tap  # the block's own output, (T, D): after `norm`, or after the residual connection
     project: nn.Module  # the module of W_O and b_O; reads the contexts of all heads, (T, H d)
+    columns: Callable[[Tensor], Tensor] | None  # picks the values in what W_V's module returns
     layer: nn.Module  # the whole Transformer layer; called with the hidden states first
     # The LayerNorm that ends the layer, if the feed-forward network follows `norm`.
     second_norm: nn.LayerNorm | None = None
-    # Gemma 2 and 3: an RMSNorm between W_O and the residual connection.
+    # Gemma 2 and 3, OLMo 2 and 3: an RMSNorm between W_O and the residual connection.
     inner_norm: nn.Module | None = None
+    inner_plus: float = 0.0  # Gemma keeps γ − 1
     # Where the output is read again after `norm`, if there is one.
     after: Tap | None = None
     # GPT-NeoX: no tensor of the model holds x + attention, and `output` is the attention alone.
@@ -47,6 +49,7 @@ def anatomy(
     end: Tap | None = None,
     columns: Callable[[Tensor], Tensor] | None = None,
     inner_norm: nn.Module | None = None,
+    inner_plus: float = 0.0,
     parallel: bool = False,
 ) -> Anatomy:
     """Split the weights into heads; values that several heads share are repeated.
@@ -71,12 +74,24 @@ def anatomy(
         norm=norm,
         output=end or (norm, "output"),
         project=project,
+        columns=columns,
         layer=layer,
         second_norm=second_norm,
         inner_norm=inner_norm,
+        inner_plus=inner_plus,
         after=after and (after, "input"),
         parallel=parallel,
     )
+
+
+def third_of_each(heads: int) -> Callable[[Tensor], Tensor]:
+    """Picks the values' columns where query, key and value are side by side in each head."""
+    return lambda matrix: matrix.unflatten(-1, (heads, 3, -1))[..., 2, :].flatten(-2)
+
+
+def last(width: int) -> Callable[[Tensor], Tensor]:
+    """Picks the last columns, where values come after all queries and keys."""
+    return lambda matrix: matrix[..., -width:]
 
 
 def last_third(matrix: Tensor) -> Tensor:

@@ -81,6 +81,7 @@ def _load(name: str | Path) -> Model:
             config.return_dict = True
             tokenizer = AutoTokenizer.from_pretrained(source)
             exact = {"attn_implementation": "eager", "dtype": torch.float32}
+            exact["experts_implementation"] = "eager"  # the only one that reads float64
             network, report = _network_class(config).from_pretrained(
                 source, config=config, output_loading_info=True, **exact
             )

@@ -48,7 +48,9 @@ def _turns(part: anatomy.Anatomy, block: Block, args, kwargs, output) -> Tensor:
     """One layer's map from its true call: (T, T)."""
     true, T = _unit(output), block.attention.shape[-1]
     columns = []
-    for tokens in torch.arange(T, device=block.x.device).split(max(1, TOKENS // T)):
+    # BLOOM's layers take the distances of tokens as a tensor that is made for one text.
+    size = 1 if "alibi" in kwargs else max(1, TOKENS // T)
+    for tokens in torch.arange(T, device=block.x.device).split(size):
         # Without j's values a context loses α_ij v_j: the same as α_ij = 0, not normalised again.
         alpha = block.attention.repeat(len(tokens), 1, 1, 1)  # (tokens, H, T, T)
         alpha[tokens - tokens[0], :, :, tokens] = 0

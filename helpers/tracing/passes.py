@@ -1,7 +1,8 @@
 """One forward pass, read from the outside. Nothing in the model changes."""
 
 from contextlib import ExitStack
-from itertools import chain, product
+from itertools import count
+from threading import RLock
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,9 @@ from helpers import _validate, anatomy
 from helpers.models import Model
 from helpers.tokens import Text, encode, read_back
 from helpers.tracing.record import Block, Trace
+from helpers.tracing.taps import listen, of_each, taps
+
+_ALONE = RLock()
 
 
 def trace(
@@ -54,22 +58,25 @@ def read(model: Model, inputs: BatchEncoding, attention: anatomy.Attention | Non
     parts = anatomy.blocks(model.network, attention)
     _validate.network(model)
     _validate.eager(model)
-    seen: dict[anatomy.Tap, list[Tensor]] = {tap: [] for part in parts for tap in _taps(part)}
-    with ExitStack() as hooks, torch.no_grad():
+    # Threads that trace one network at a time would hear each other's passes.
+    with _ALONE, ExitStack() as hooks, torch.inference_mode(False), torch.no_grad():
+        seen, clock = {tap: [] for part in parts for tap in taps(part)}, count()
         for tap in seen:
-            hooks.callback(_listen(tap, seen).remove)
+            hooks.callback(listen(tap, seen, clock).remove)
         # Without the head, because some need several texts, and with no cache for later calls.
         output = model.network.base_model(**inputs, output_attentions=True, use_cache=False)
-    weights = _attention(output, attention, len(parts))
-    _validate.states(model, weights, *chain(*seen.values()))
-    # Read after the pass, in which pruned weights are made anew.
-    parts = anatomy.blocks(model.network, attention)
-    blocks, faults = [], []
-    for number, (part, alpha) in enumerate(zip(parts, weights, strict=True)):
-        # Layers that share their weights pass the same place again, in the order of the layers.
-        here = {tap: seen[tap].pop(0) for tap in _taps(part)}
-        blocks.append(_block(part, alpha, here))
-        faults.append(_validate.fault(number, part, blocks[-1], here))
+        weights = _attention(output, attention, len(parts), inputs)
+        _validate.states(
+            model, weights, *(tensor for event in seen.values() for _, tensor in event)
+        )
+        # Read after the pass, in which pruned weights are made anew.
+        parts = anatomy.blocks(model.network, attention)
+        blocks, faults = [], []
+        for n, (part, alpha, here) in enumerate(
+            zip(parts, weights, of_each(parts, seen), strict=True)
+        ):
+            blocks.append(_block(part, alpha, here))
+            faults.append(_validate.fault(n, part, blocks[-1], here))
     fed = attention in ("cross", "decoder")
     ids, tokens, words, roles = read_back(model, inputs, of_target=fed)
     _, keys, key_words, key_roles = read_back(model, inputs, of_target=attention == "decoder")
@@ -95,39 +102,20 @@ def probe(model: Model, attention: anatomy.Attention | None = None) -> Trace:
     """A run of a few tokens, whichever they are, for what is asked of the weights alone."""
     _validate.model(model)
     anatomy.require_family(model.network)
-    ids = torch.arange(3, device=model.network.device)[None]
+    rows, limit = (
+        model.network.get_input_embeddings().weight.shape[0],
+        anatomy.max_tokens(model.network),
+    )
+    ids = torch.arange(min(32, rows, limit or rows), device=model.network.device)[None]
     sides = {"input_ids": ids}
     if anatomy.which(model.network, attention) is not None:
         sides["decoder_input_ids"] = ids
     return read(model, BatchEncoding(sides), attention)
 
 
-def _taps(part: anatomy.Anatomy) -> set[anatomy.Tap]:
-    """The places in the network where this block's tensors pass."""
-    norms = [norm for norm in (part.inner_norm, part.norm, part.second_norm) if norm is not None]
-    around = {*product(norms, ("input", "output")), part.after} - {None}
-    return {part.x, part.residual, part.output, (part.project, "output"), *around}
-
-
-def _listen(tap: anatomy.Tap, seen: dict[anatomy.Tap, list[Tensor]]):
-    """Hook one place of the network; `seen` gets a copy of each tensor that passes: (T, D)."""
-    module, side = tap
-
-    def keep(tensor: Tensor) -> None:
-        seen[tap].append(tensor.detach().flatten(0, -2).clone())  # a batch of one, or no batch axis
-
-    def keep_input(_module, args, kwargs):
-        keep(args[0] if args else kwargs["hidden_states"])
-
-    def keep_output(_module, _args, result):
-        keep(result[0] if isinstance(result, tuple) else result)
-
-    if side == "input":
-        return module.register_forward_pre_hook(keep_input, with_kwargs=True)
-    return module.register_forward_hook(keep_output)
-
-
-def _attention(output, attention: anatomy.Attention | None, layers: int) -> Tensor:
+def _attention(
+    output, attention: anatomy.Attention | None, layers: int, inputs: BatchEncoding
+) -> Tensor:
     """The attention weights, (L, H, T, S); ValueError where the network does not return them."""
     kind = "" if attention is None else f"{attention}_"
     weights = getattr(output, f"{kind}attentions", None) or ()
@@ -136,28 +124,39 @@ def _attention(output, attention: anatomy.Attention | None, layers: int) -> Tens
             f"The model returned {len(weights)} attention tensors for {layers} layers; load it "
             'with load_model, or with attn_implementation="eager".'
         )
+    keys = inputs["decoder_input_ids" if attention == "decoder" else "input_ids"].shape[-1]
+    shapes = {tuple(layer.shape[1:]) for layer in weights}
+    if len(shapes) > 1 or weights[0].shape[-1] != keys:
+        raise ValueError(
+            f"The model's layers attend in the shapes {sorted(shapes)} (heads, queries, keys) to "
+            f"{keys} tokens; take out pruned heads, prefixes or a cache, which have no token."
+        )
     return torch.cat(list(weights)).detach()
 
 
-def _block(part: anatomy.Anatomy, attention: Tensor, here: dict[anatomy.Tap, Tensor]) -> Block:
+def _block(part: anatomy.Anatomy, attention: Tensor, here: dict[str, Tensor]) -> Block:
     gamma, beta, eps = _affine(part.norm, part.b_O)
     second_gamma, _, second_eps = _affine(part.second_norm, part.b_O)
     inner_gamma, _, inner_eps = _affine(part.inner_norm, part.b_O)
-    output = here[part.output]
-    weights = {name: getattr(part, name).clone() for name in ("W_V", "b_V", "W_O", "b_O")}
+    _, T, S = attention.shape
+    nothing = attention.new_full((T, len(part.b_O)), torch.nan)  # where nothing passed
+    residual, output = here.get("residual", nothing), here.get("output", nothing)
     return Block(
         attention=attention,
-        x=here[part.x],
-        residual=here[part.residual],
-        **weights,
+        x=here.get("x", attention.new_full((S, part.W_V.shape[1]), torch.nan)),
+        residual=residual,
+        W_V=part.W_V.clone(),
+        b_V=part.b_V.clone(),
+        W_O=part.W_O.clone(),
+        b_O=part.b_O.clone(),
         gamma=gamma,
         beta=beta,
         eps=eps,
-        output=output + here[part.residual] if part.parallel else output,
-        before_second_norm=here.get((part.second_norm, "input")),
+        output=output + residual if part.parallel else output,
+        before_second_norm=here.get("before second norm"),
         second_gamma=second_gamma,
         second_eps=second_eps,
-        inner_gamma=None if inner_gamma is None else 1 + inner_gamma,  # as Gemma keeps it
+        inner_gamma=None if inner_gamma is None else inner_gamma + part.inner_plus,
         inner_eps=inner_eps,
     )
 
@@ -168,7 +167,10 @@ def _affine(
     """Copies of γ and β, and eps, of a norm; 1, 0 and 0 stand in for what it does not have."""
     if norm is None:
         return None, None, None
+    # A wrapper keeps them in a module inside.
+    norm = next((part for part in norm.modules() if hasattr(part, "weight")), norm)
     gamma, beta = (getattr(norm, name, None) for name in ("weight", "bias"))
     gamma = torch.ones_like(like) if gamma is None else gamma.detach().clone()
     beta = torch.zeros_like(like) if beta is None else beta.detach().clone()
-    return gamma, beta, getattr(norm, "eps", None) or 0.0
+    eps = getattr(norm, "eps", getattr(norm, "variance_epsilon", None))
+    return gamma, beta, eps or 0.0

@@ -27,7 +27,7 @@ from helpers import (
 )
 
 TEXT, TARGET = "she saw the keys.", "on the table."
-TWO_SIDED = ("bart", "marian", "mt5", "t5")
+TWO_SIDED = ("bart", "blenderbot", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5")
 ROWS = [
     (name, kind)
     for name in ARCHITECTURES

@@ -41,7 +41,7 @@ close = partial(compare.close, tolerance=TOLERANCE)
 
 def _table() -> dict[tuple[str, str | None], dict[str, str]]:
     """The README's rows, by the name of a tiny architecture and, if it has three, its attention."""
-    section = README.partition("## Other models")[2].partition("\n## ")[0]
+    section = README.partition("## Other models")[2].partition("\nPopular families")[0]
     head, *lines = re.findall(r"^\| (.+) \|$", section, re.MULTILINE)
     rows = {}
     for line in lines:
@@ -130,8 +130,9 @@ def test_the_order_of_the_layernorm_is_that_of_the_table(case, run, row):
 
 OUTPUTS = {  # what the table says, and where `cut` finds that tensor
     r"output of the LayerNorm after (cross-|self-)?attention": "after norm",
-    r"input of the (LayerNorm|RMSNorm) before the feed-forward network": "before a norm",
+    r"input of the (Layer|RMS)Norm before (the feed-forward|cross-attention)": "before a norm",
     r"attention \+ x, ": "after project",  # not a tensor of the model
+    r"input of the feed-forward network": "before mlp",
     r"output of the layer's first sublayer": "before layer.1",
     r"output of the layer's second sublayer": "before layer.2",
 }
@@ -139,7 +140,11 @@ OUTPUTS = {  # what the table says, and where `cut` finds that tensor
 
 def _where(place: cut.Place) -> str:
     if place.end.startswith("<"):
-        return "before a norm" if re.search("norm|ln_", place.end) else f"before {place.end[1:]}"
+        return (
+            "before a norm"
+            if re.search("norm|ln", place.end, re.IGNORECASE)
+            else f"before {place.end[1:]}"
+        )
     return {place.norm: "after norm", place.project: "after project"}[place.end]
 
 
@@ -335,7 +340,10 @@ def test_the_error_notices_what_is_wrong(run):
         assert reconstruction_error(changed).max() > 1e-3, name
 
 
-WITHOUT_BIAS = {"t5": "VO", "mt5": "VO", "llama, no biases": "VO", "mistral": "VO", "qwen2": "O"}
+WITHOUT_BIAS = {"qwen2": "O", "qwen2_moe": "O", "stablelm": "O", "gpt_neo": "V"}
+WITHOUT_BIAS |= dict.fromkeys(("t5", "mt5", "llama, no biases", "mistral", "mixtral"), "VO")
+WITHOUT_BIAS |= dict.fromkeys(("falcon, groups", "falcon, sequential", "gptj", "olmo3"), "VO")
+WITHOUT_BIAS |= dict.fromkeys(("phi3", "stablelm, parallel"), "VO")
 
 
 def test_biases_are_there_or_count_as_zero(case, run):

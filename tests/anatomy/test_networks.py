@@ -30,7 +30,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 KINDS = ("encoder", "decoder", "cross")
 TEXT, TARGET = "she saw the keys.", "on the table."
 FAMILIES = sorted(anatomy.FAMILIES)
-TWO_SIDED = ("bart", "marian", "mt5", "t5")
+TWO_SIDED = ("bart", "blenderbot", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5")
 
 
 def _read(model: Model, attention=None):
@@ -51,6 +51,35 @@ HEADS = {
     "albert": ("AlbertForMaskedLM", "AlbertForSequenceClassification"),
     "bart": ("BartForSequenceClassification", "BartForCausalLM", "BartModel"),
     "bert": ("BertForMaskedLM", "BertForMultipleChoice", "BertLMHeadModel"),
+    "biogpt": ("BioGptForCausalLM", "BioGptForSequenceClassification"),
+    "blenderbot": ("BlenderbotModel", "BlenderbotForCausalLM"),
+    "bloom": ("BloomForCausalLM", "BloomForTokenClassification"),
+    "cohere": ("CohereForCausalLM",),
+    "data2vec-text": ("Data2VecTextForMaskedLM", "Data2VecTextForTokenClassification"),
+    "deberta-v2": ("DebertaV2ForMaskedLM", "DebertaV2ForSequenceClassification"),
+    "ernie": ("ErnieForMaskedLM", "ErnieForTokenClassification"),
+    "falcon": ("FalconForCausalLM", "FalconForTokenClassification"),
+    "gpt_bigcode": ("GPTBigCodeForCausalLM", "GPTBigCodeForTokenClassification"),
+    "gpt_neo": ("GPTNeoForCausalLM", "GPTNeoForTokenClassification"),
+    "gptj": ("GPTJForCausalLM", "GPTJForSequenceClassification"),
+    "m2m_100": ("M2M100Model",),
+    "mbart": ("MBartModel", "MBartForCausalLM", "MBartForSequenceClassification"),
+    "megatron-bert": ("MegatronBertForMaskedLM", "MegatronBertForTokenClassification"),
+    "mixtral": ("MixtralForCausalLM", "MixtralForSequenceClassification"),
+    "mpnet": ("MPNetForMaskedLM", "MPNetForSequenceClassification"),
+    "olmo": ("OlmoForCausalLM",),
+    "olmo2": ("Olmo2ForCausalLM",),
+    "olmo3": ("Olmo3ForCausalLM",),
+    "pegasus": ("PegasusModel", "PegasusForCausalLM"),
+    "phi": ("PhiForCausalLM", "PhiForTokenClassification"),
+    "phi3": ("Phi3ForCausalLM", "Phi3ForSequenceClassification"),
+    "qwen2_moe": ("Qwen2MoeForCausalLM", "Qwen2MoeForSequenceClassification"),
+    "qwen3_moe": ("Qwen3MoeForCausalLM", "Qwen3MoeForSequenceClassification"),
+    "rembert": ("RemBertForMaskedLM", "RemBertForTokenClassification"),
+    "roformer": ("RoFormerForMaskedLM", "RoFormerForSequenceClassification"),
+    "stablelm": ("StableLmForCausalLM", "StableLmForSequenceClassification"),
+    "starcoder2": ("Starcoder2ForCausalLM", "Starcoder2ForSequenceClassification"),
+    "xlm-roberta-xl": ("XLMRobertaXLForMaskedLM", "XLMRobertaXLForTokenClassification"),
     "camembert": ("CamembertForMaskedLM", "CamembertForQuestionAnswering"),
     "distilbert": ("DistilBertForMaskedLM", "DistilBertForSequenceClassification"),
     "electra": ("ElectraForMaskedLM", "ElectraForPreTraining"),
@@ -237,10 +266,11 @@ def test_norms_without_weights_do_as_if_they_were_one_and_zero(tiny, name):
 _SMALL = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
 _SMALL |= {"intermediate_size": 8, "pad_token_id": 0}
 UNSUPPORTED = {
-    "deberta-v2": _SMALL,
-    "falcon": _SMALL,
-    "gptj": {"n_embd": 8, "n_layer": 1, "n_head": 2, "rotary_dim": 2},
-    "mpnet": _SMALL,
+    "codegen": {"n_embd": 16, "n_layer": 1, "n_head": 4, "rotary_dim": 2},
+    "deberta": _SMALL,
+    "gpt_oss": _SMALL | {"num_key_value_heads": 2, "head_dim": 4, "num_local_experts": 2},
+    "granite": _SMALL | {"num_key_value_heads": 2},
+    "nemotron": _SMALL | {"num_key_value_heads": 2},
     "xlnet": {"n_layer": 1, "n_head": 2, "d_model": 8, "d_inner": 8},
 }
 
@@ -262,12 +292,21 @@ def test_an_unsupported_family_is_refused_by_name_with_the_list(tmp_path, family
             lambda model=model: expansion_rate(model),
             lambda model=model: value_zeroing(model, "key"),
         ):
-            text = refused(call, f"{family!r} is not supported")
+            why = f", because {anatomy.WHY_NOT[family]};" if family in anatomy.WHY_NOT else ";"
+            text = refused(call, f"{family!r} is not supported{why}")
             assert text.endswith(f"{', '.join(FAMILIES)}.")
-    assert f"`{family}`" not in README.partition("## Other models")[2]
+    there = README.partition("## Other models")[2]
+    assert (f"`{family}`" in there) == (family in anatomy.WHY_NOT)
 
 
-@pytest.mark.parametrize("family", ["gptj", "xlnet"])
+def test_the_readme_says_why_a_family_is_not_read():
+    table = README.partition("| not supported | because |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| (.+) \| (.+) \|$", table, re.MULTILINE))
+    said = {name: why for names, why in rows.items() for name in re.findall("`(.+?)`", names)}
+    assert said == anatomy.WHY_NOT
+
+
+@pytest.mark.parametrize("family", ["codegen", "xlnet"])
 def test_what_needs_no_parts_reads_an_unsupported_family_too(family):
     moved = blank_out(_unsupported(family), "she saw", lambda output: output[0][..., 0].sum())
     assert moved.shape == (4,) and moved.isfinite().all() and moved.max() > 0

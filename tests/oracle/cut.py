@@ -23,7 +23,8 @@ class Place:
     norm: str | None = None  # the LayerNorm after the residual connection
     second_norm: str | None = None  # the LayerNorm that ends the layer
     inner_norm: str | None = None  # between the output projection and the residual connection
-    residual: str = ""  # the residual connection adds this module's input; "" is the layer
+    # The residual connection adds this module's input, or output after ">"; "" is the layer.
+    residual: str = ""
     columns: str = "all"  # which of `value`'s outputs are values
 
 
@@ -49,12 +50,95 @@ def _bart(side: str, part: str, second: str | None) -> Place:
     return _post_ln(rf"{side}\.layers\.\d+", *names, second, residual=part)
 
 
+def _mbart(side: str, part: str, end: str) -> Place:
+    names = (f"{part}.v_proj", f"{part}.out_proj", f"<{end}_layer_norm")
+    return Place(rf"{side}\.layers\.\d+", *names, residual=f"{part}_layer_norm")
+
+
+_MBART = {
+    "cross": _mbart("decoder", "encoder_attn", "final"),
+    "decoder": _mbart("decoder", "self_attn", "encoder_attn"),
+    "encoder": _mbart("encoder", "self_attn", "final"),
+}
+_PRE_BERT = (r"encoder\.layer\.\d+", "attention.self.value", "attention.output.dense")
+_GPT = (r"h\.\d+", "attn.c_attn", "attn.c_proj", "<ln_2")
+_BIOGPT = Place(r"layers\.\d+", "self_attn.v_proj", "self_attn.out_proj", "<final_layer_norm")
+_FALCON = (r"h\.\d+", "self_attention.query_key_value", "self_attention.dense")
+_OLMO_2 = Place(*_LLAMA, "<mlp", inner_norm="post_attention_layernorm")
+_PARALLEL = Place(*_LLAMA, "self_attn.o_proj")
+
+
 def _t5(side: str, part: str, end: str) -> Place:
     names = (f"{part}.v", f"{part}.o", end)
     return Place(rf"{side}\.block\.\d+", *names, residual=part.partition(".")[0] + "." + part[6])
 
 
 PLACES = {
+    **{
+        f"{name} {side}": place
+        for name in ("blenderbot", "m2m_100", "mbart", "pegasus")
+        for side, place in _MBART.items()
+    },
+    "biogpt": _BIOGPT,
+    "bloom": Place(
+        *_FALCON,
+        "<post_attention_layernorm",
+        residual="input_layernorm",
+        columns="third of each head",
+    ),
+    "bloom, residual after LayerNorm": Place(
+        *_FALCON,
+        "<post_attention_layernorm",
+        residual=">input_layernorm",
+        columns="third of each head",
+    ),
+    "cohere": _PARALLEL,
+    "data2vec-text": _BERT,
+    "deberta-v2": _post_ln(
+        r"encoder\.layer\.\d+",
+        "attention.self.value_proj",
+        "attention.output.dense",
+        "attention.output.LayerNorm",
+        "output.LayerNorm",
+    ),
+    "ernie": _BERT,
+    "falcon": Place(*_FALCON, "self_attention.dense", columns="last 1"),
+    "falcon, groups": Place(*_FALCON, "self_attention.dense", columns="last of 2 groups"),
+    "falcon, sequential": Place(
+        *_FALCON, "<post_attention_layernorm", columns="third of each head"
+    ),
+    "gpt_bigcode": Place(*_GPT, columns="last 1"),
+    "gpt_bigcode, no sharing": Place(*_GPT, columns="third of each head"),
+    "gpt_neo": Place(r"h\.\d+", "attn.attention.v_proj", "attn.attention.out_proj", "<ln_2"),
+    "gptj": Place(r"h\.\d+", "attn.v_proj", "attn.out_proj", "attn.out_proj"),
+    "megatron-bert": Place(*_PRE_BERT, "<ln"),
+    "mixtral": Place(*_LLAMA, "<post_attention_layernorm"),
+    "mpnet": _post_ln(
+        r"encoder\.layer\.\d+",
+        "attention.attn.v",
+        "attention.attn.o",
+        "attention.LayerNorm",
+        "output.LayerNorm",
+    ),
+    "olmo": Place(*_LLAMA, "<post_attention_layernorm"),
+    "olmo2": _OLMO_2,
+    "olmo3": _OLMO_2,
+    "phi": Place(r"layers\.\d+", "self_attn.v_proj", "self_attn.dense", "self_attn.dense"),
+    "phi3": Place(
+        r"layers\.\d+",
+        "self_attn.qkv_proj",
+        "self_attn.o_proj",
+        "<post_attention_layernorm",
+        columns="last 2",
+    ),
+    "qwen2_moe": Place(*_LLAMA, "<post_attention_layernorm"),
+    "qwen3_moe": Place(*_LLAMA, "<post_attention_layernorm"),
+    "rembert": _BERT,
+    "roformer": _BERT,
+    "stablelm": Place(*_LLAMA, "<post_attention_layernorm"),
+    "stablelm, parallel": _PARALLEL,
+    "starcoder2": Place(*_LLAMA, "<post_attention_layernorm"),
+    "xlm-roberta-xl": Place(*_PRE_BERT, "<LayerNorm"),
     "albert": _post_ln(
         r"albert_layers\.\d+",
         "attention.value",
@@ -151,7 +235,8 @@ def blocks(network, where: Place, ids: dict, attention: str | None = None) -> li
 
     rows = zip(
         weights,
-        *map(calls, (where.value, where.project, where.residual, where.end.removeprefix("<"))),
+        *map(calls, (where.value, where.project, where.residual.removeprefix(">"))),
+        calls(where.end.removeprefix("<")),
         *map(calls, (where.norm, where.second_norm, where.inner_norm)),
         strict=True,
     )
@@ -163,11 +248,12 @@ def value_zeroing(network, where: Place, ids: dict) -> Tensor:
     seen, _ = _record(network, ids)
     heads = network.config.num_attention_heads
     true = [call.leaving for call in _calls(seen, where, "")]
-    values = _calls(seen, where, where.value)
+    values, projects = (_calls(seen, where, part) for part in (where.value, where.project))
     maps = torch.zeros(len(true), *[true[0].shape[-2]] * 2, dtype=torch.float64)
     for n, call in enumerate(values):
         earlier = sum(other.module is call.module for other in values[:n])  # shared by layers
-        hidden = _columns(where.columns, call.leaving.shape[-1], heads)
+        d = projects[n].entering.shape[-1] // heads
+        hidden = _columns(where.columns, call.leaving.shape[-1], heads, d)
         for j in range(maps.shape[-1]):
             count = iter(range(len(values)))
 
@@ -210,15 +296,17 @@ def _calls(seen: list[_Call], where: Place, part: str) -> list[_Call]:
 def _cut(where: Place, weights, value, project, residual, end, norm, second, inner) -> Cut:
     H, context = weights.shape[1], project.entering.shape[-1]
     both = _measured(value.module, value.entering.shape[-1])  # the bias is the last row
-    both = both[:, _columns(where.columns, both.shape[1], H)]
     d = context // H
+    both = both[:, _columns(where.columns, both.shape[1], H, d)]
     groups = both.shape[1] // d
     of_heads = [both[:, h * groups // H * d :][:, :d] for h in range(H)]
     W_O = _measured(project.module, context)
     parts = {
         "attention": weights[0],
         "x": value.entering.flatten(0, -2),
-        "residual": residual.entering.flatten(0, -2),
+        "residual": (
+            residual.leaving if where.residual.startswith(">") else residual.entering
+        ).flatten(0, -2),
         "W_V": torch.stack([W[:-1] for W in of_heads]),
         "b_V": torch.stack([W[-1] for W in of_heads]),
         "W_O": torch.stack([W_O[h * d : (h + 1) * d] for h in range(H)]),
@@ -228,10 +316,11 @@ def _cut(where: Place, weights, value, project, residual, end, norm, second, inn
         parts |= {"gamma": norm.module.weight, "beta": norm.module.bias}
     if inner is not None:
         ones = torch.ones(1, W_O.shape[1])  # RMSNorm turns them into γ / sqrt(1 + eps)
-        parts["inner_gamma"] = inner.module(ones)[0] * (1 + inner.module.eps) ** 0.5
+        inner_eps = getattr(inner.module, "eps", getattr(inner.module, "variance_epsilon", None))
+        parts["inner_gamma"] = inner.module(ones)[0] * (1 + inner_eps) ** 0.5
     parts = {name: tensor.detach().double() for name, tensor in parts.items()}
     parts["eps"] = None if norm is None else norm.module.eps
-    parts["inner_eps"] = None if inner is None else inner.module.eps
+    parts["inner_eps"] = None if inner is None else inner_eps
     output = (end.entering if where.end.startswith("<") else end.leaving).flatten(0, -2)
     return Cut(
         parts,
@@ -254,11 +343,15 @@ def _measured(module: nn.Module, size: int) -> Tensor:
         return torch.cat([module(torch.eye(size, dtype=torch.float64)[None])[0] - bias, bias])
 
 
-def _columns(which: str, size: int, heads: int) -> Tensor:
+def _columns(which: str, size: int, heads: int, d: int) -> Tensor:
     """Where the values are among the outputs of a module that may hold queries and keys too."""
     every = torch.arange(size)
     if which == "all":
         return every
     if which == "last third":
         return every[2 * size // 3 :]
+    if which == "last of 2 groups":
+        return every.reshape(2, -1, d)[:, -1].flatten()
+    if which.startswith("last "):  # so many heads
+        return every[-int(which.removeprefix("last ")) * d :]
     return every.reshape(heads, 3, -1)[:, 2].flatten()

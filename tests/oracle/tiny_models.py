@@ -20,6 +20,41 @@ from tokenizers import (
 from helpers.tracing import Block
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "gpt2")  # for most tests
+# Which marks a family's tokenizer puts around a text: [CLS] and segments, none, or a start symbol.
+SEGMENTED = (
+    "albert",
+    "bert",
+    "deberta-v2",
+    "electra",
+    "ernie",
+    "megatron-bert",
+    "rembert",
+    "roformer",
+)
+UNMARKED = (
+    "falcon",
+    "gpt2",
+    "gpt_bigcode",
+    "gpt_neo",
+    "gpt_neox",
+    "gptj",
+    "phi",
+    "qwen2",
+    "qwen2_moe",
+)
+UNMARKED += ("qwen3", "qwen3_moe", "smollm3", "stablelm", "starcoder2", "olmo", "olmo2", "olmo3")
+STARTED = (
+    "biogpt",
+    "bloom",
+    "cohere",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "llama",
+    "mistral",
+    "mixtral",
+)
+STARTED += ("opt", "phi3")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ("the", "keys", "to", "cabinet", "are", "on", "table", "she", "saw", "them", "of")
 MARKS = (",", ".", "!", "?", "'", "-")
@@ -45,43 +80,89 @@ _LOCAL = {"layer_types": ["sliding_attention", "full_attention", "sliding_attent
 _T5 = {"num_layers": 2, "num_decoder_layers": 3, "d_kv": 8, "d_ff": 40, "layer_norm_epsilon": 0.2}
 _SIDES = {"encoder_layers": 2, "decoder_layers": 3, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40}
 _SIDES |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+_PRE_SIDES = _SIDES | {"decoder_start_token_id": 1}
+_EXPERTS = _GROUPED | {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
+_EXPERTS |= {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
 ARCHITECTURES = {
     "albert": _ALBERT,
     "albert, 2 groups of 2": _ALBERT | {"num_hidden_groups": 2, "inner_group_num": 2},
     "bart": _SIDES,
     "bert": _BERT,
+    "biogpt": {"intermediate_size": 40},
+    "blenderbot": _PRE_SIDES,
+    "bloom": {"layer_norm_epsilon": 0.2},
+    "bloom, residual after LayerNorm": {"apply_residual_connection_post_layernorm": True},
     "camembert": _ROBERTA,
+    "cohere": _GROUPED | {"attention_bias": True},
+    "data2vec-text": _ROBERTA,
+    "deberta-v2": _BERT | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
     "distilbert": {"hidden_dim": 40},
     "electra": _BERT | {"embedding_size": 10},
+    "ernie": _BERT,
+    "falcon": {"bias": True},
+    "falcon, groups": {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon, sequential": {"multi_query": False, "parallel_attn": False, "alibi": True},
     "gemma": _GEMMA | {"num_key_value_heads": 1},
     "gemma2": _GEMMA_2 | _LOCAL | {"attn_logit_softcapping": 2.0},
     "gemma3_text": _GEMMA_2 | _LOCAL,
     "gpt2": {"layer_norm_epsilon": 0.2},
+    "gpt_bigcode": {"layer_norm_epsilon": 0.2},
+    "gpt_bigcode, no sharing": {"multi_query": False},
+    "gpt_neo": {
+        "num_layers": 3,
+        "num_heads": 4,
+        "attention_types": [[["global", "local", "global"], 1]],
+        "window_size": 3,
+    },
     "gpt_neox": {"intermediate_size": 40, "layer_norm_eps": 0.2},
     "gpt_neox, sequential": {"intermediate_size": 40, "use_parallel_residual": False},
+    "gptj": {"rotary_dim": 4},
     "llama": _GROUPED | {"attention_bias": True},
     "llama, no biases": _GROUPED | {"num_key_value_heads": 4},
+    "m2m_100": _PRE_SIDES,
     "marian": _SIDES | {"activation_function": "relu", "forced_eos_token_id": None},
+    "mbart": _PRE_SIDES,
+    "megatron-bert": _BERT,
     "mistral": _GROUPED | {"sliding_window": 3},
+    "mixtral": _EXPERTS,
     "modernbert": _LOCAL
     | {"intermediate_size": 40, "local_attention": 4, "norm_eps": 0.2}
     | {"attention_bias": True, "norm_bias": True, "mlp_bias": True},
+    "mpnet": _ROBERTA,
     "mt5": _T5 | {"feed_forward_proj": "gated-gelu"},
+    "olmo": _GROUPED | {"attention_bias": True},
+    "olmo2": _GROUPED | {"attention_bias": True},
+    "olmo3": _GROUPED | _LOCAL | {"sliding_window": 3},
     "opt": {"ffn_dim": 40},
     "opt, post-LN": {"ffn_dim": 40, "do_layer_norm_before": False, "word_embed_proj_dim": 16},
+    "pegasus": _PRE_SIDES,
+    "phi": {"intermediate_size": 40, "num_key_value_heads": 2, "hidden_size": 32},
+    "phi3": _GROUPED,
     "qwen2": _GROUPED,
+    "qwen2_moe": _EXPERTS,
     "qwen3": _GROUPED | {"num_key_value_heads": 1, "head_dim": 8, "attention_bias": True},
+    "qwen3_moe": _EXPERTS | {"head_dim": 8, "attention_bias": True},
+    "rembert": _BERT | {"input_embedding_size": 10},
     "roberta": _ROBERTA,
+    "roformer": _BERT | {"embedding_size": 10},
     "smollm3": _GROUPED | {"attention_bias": True, "no_rope_layers": [1, 0, 1]},
+    "stablelm": _GROUPED | {"use_qkv_bias": True, "layer_norm_eps": 0.2},
+    "stablelm, parallel": _GROUPED | {"use_parallel_residual": True},
+    "starcoder2": _GROUPED | {"sliding_window": 3},
     "t5": _T5,
     "xlm-roberta": _ROBERTA,
+    "xlm-roberta-xl": _ROBERTA,
 }
 
 
 def randomise(network, seed: int) -> None:
     """Give every parameter a value that no formula can ignore: no zero bias, no gamma of 1."""
     generator = torch.Generator().manual_seed(seed)
-    norms = {id(m.weight): m for m in network.modules() if "Norm" in type(m).__name__}
+    norms = {
+        id(m.weight): m
+        for m in network.modules()
+        if "Norm" in type(m).__name__ and hasattr(m, "weight")
+    }
     tables = {id(m.weight) for m in network.modules() if isinstance(m, torch.nn.Embedding)}
     with torch.no_grad():
         for parameter in network.parameters():
@@ -134,13 +215,13 @@ def tokenizer(family: str) -> transformers.PreTrainedTokenizerBase:
     """A small tokenizer of the family's kind, with the marks that it puts around a text."""
     if family == "marian":
         return _marian_tokenizer()
-    if family in ("bert", "electra", "albert"):
+    if family in SEGMENTED:
         return _wordpiece(segments=True)
-    if family in ("distilbert", "modernbert"):
+    if family in ("distilbert", "modernbert", "mpnet"):
         return _wordpiece(segments=False)
-    if family in ("gpt2", "gpt_neox", "qwen2", "qwen3", "smollm3"):
+    if family in UNMARKED:
         return _byte_level(marked=False)
-    if family in ("gemma", "gemma2", "gemma3_text", "llama", "mistral", "opt"):
+    if family in STARTED:
         return _byte_level(marked=True, template="<s> $A", pair="<s> $A $B:0")
     if family in ("t5", "mt5"):
         return _byte_level(marked=True, template="$A </s>", pair="$A </s> $B:0 </s>:0")

@@ -1,0 +1,81 @@
+"""Where the tensors of a block pass in a forward pass, and which of several passes is meant."""
+
+from collections.abc import Iterator
+from itertools import count, product
+
+from torch import Tensor
+
+from helpers import anatomy
+
+Seen = dict[anatomy.Tap, list[tuple[int, Tensor]]]  # when a tensor passed, and a copy of it
+
+
+def taps(part: anatomy.Anatomy) -> set[anatomy.Tap]:
+    """The places in the network where this block's tensors pass."""
+    norms = [norm for norm in (part.inner_norm, part.norm, part.second_norm) if norm is not None]
+    around = {*product(norms, ("input", "output")), part.after} - {None}
+    values, projection = (part.x[0], "output"), (part.project, "output")
+    return {part.x, values, part.residual, part.output, projection, *around}
+
+
+def listen(tap: anatomy.Tap, seen: Seen, clock: count):
+    """Hook one place of the network; `seen` gets a copy of each tensor that passes: (T, D)."""
+    module, side = tap
+
+    def keep(tensor: Tensor) -> None:
+        # A batch of one, or no batch axis.
+        seen[tap].append((next(clock), tensor.detach().flatten(0, -2).clone()))
+
+    def keep_input(_module, args, kwargs):
+        keep(args[0] if args else kwargs["hidden_states"])
+
+    def keep_output(_module, _args, result):
+        keep(result[0] if isinstance(result, tuple) else result)
+
+    if side == "input":
+        return module.register_forward_pre_hook(keep_input, with_kwargs=True)
+    return module.register_forward_hook(keep_output)
+
+
+def of_each(parts: list[anatomy.Anatomy], seen: Seen) -> Iterator[dict[str, Tensor]]:
+    """For each block, by name, the tensors that passed; a name is missing where nothing did.
+
+    A module can serve several layers, or several places in one. The order of the passes tells them
+    apart: what attention reads comes before its values are made, and all else after its projection.
+    """
+    for number, part in enumerate(parts):
+        x, values = (_turn(parts, number, (part.x[0], side), seen) for side in ("input", "output"))
+        projection = _turn(parts, number, (part.project, "output"), seen)
+        found = {"x": x, "values": values, "projection": projection}
+        found["residual"] = x and _last(seen[part.residual], x[0])
+        inner = part.inner_norm and _next(seen[part.inner_norm, "output"], projection)
+        found["inner norm"] = inner
+        norm = None
+        if part.norm is not None:
+            found["before norm"] = _next(seen[part.norm, "input"], projection)
+            norm = found["norm"] = _next(seen[part.norm, "output"], found["before norm"])
+            if part.after is not None:
+                found["after"] = _next(seen[part.after], norm)
+        if part.second_norm is not None:
+            before = found["before second norm"] = _next(seen[part.second_norm, "input"], norm)
+            found["second norm"] = _next(seen[part.second_norm, "output"], before)
+        found["output"] = norm or _next(seen[part.output], projection)
+        yield {name: event[1] for name, event in found.items() if event is not None}
+
+
+def _turn(parts: list[anatomy.Anatomy], number: int, tap: anatomy.Tap, seen: Seen):
+    """The pass that belongs to a layer, if others use the same module: they take turns."""
+    users = [n for n, part in enumerate(parts) if tap[0] in (part.x[0], part.project)]
+    turns = len(seen[tap]) // len(users)  # two, if keys are made by the module that makes values
+    place = (users.index(number) + 1) * turns - 1
+    return seen[tap][place] if turns else None
+
+
+def _next(events: list[tuple[int, Tensor]], after: tuple[int, Tensor] | None):
+    """The first pass after another one."""
+    return after and next((event for event in events if event[0] > after[0]), None)
+
+
+def _last(events: list[tuple[int, Tensor]], before: int):
+    """The last pass before a moment."""
+    return next((event for event in reversed(events) if event[0] < before), None)
