@@ -205,7 +205,8 @@ def _error(block: Block) -> Tensor:
     gap = (added + kept + beta - block.output).abs().amax(dim=-1)  # (T,)
     size = added.abs().amax(dim=-1)  # (T,)
     # A row to which attention adds nothing at all is measured by its own size.
-    return (gap / torch.where(size > 0, size, block.output.abs().amax(dim=-1))).max()
+    size = torch.where(size > 0, size, block.output.abs().amax(dim=-1))  # (T,)
+    return torch.where(gap == 0, 0.0, gap / size).max()
 
 
 def _normed(block: Block) -> Block:

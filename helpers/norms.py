@@ -90,7 +90,7 @@ def weighted_norms(run: Trace) -> Tensor:
     Example: weighted_norms(run)[2, 0, 5] is what the sixth token reads, in head 1 of layer 3.
     """
     norms = transformed_norms(run)
-    return run.attention * norms[:, :, None, :]
+    return _validate.finite(run.attention.abs() * norms[:, :, None, :])
 
 
 def gram_norms(attention: Tensor, f: Tensor) -> Tensor:

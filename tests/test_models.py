@@ -152,7 +152,7 @@ def test_an_architecture_that_transformers_does_not_name_falls_back(folder, arch
 
 
 @pytest.mark.parametrize("architectures", [["BertForSomethingOfMyOwn"], ["TFBertModel"], None, []])
-@pytest.mark.parametrize("family", ["bert", "gpt2", "marian"])
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
 def test_a_head_of_a_class_that_transformers_does_not_name_is_not_lost(
     tiny, tmp_path, family, architectures
 ):
@@ -160,11 +160,39 @@ def test_a_head_of_a_class_that_transformers_does_not_name_is_not_lost(
     file = tmp_path / "model.safetensors"
     weights = load_file(file) | {"my_head.weight": torch.ones(2, 2)}
     save_file(weights, file, metadata={"format": "pt"})
-    words = (f"is {architectures or []}, which", "would be lost", "Model(network, tokenizer)")
+    words = (f"config.json is {architectures or []};", "would be lost", "Model(network, token")
     refused(lambda: load_model(tmp_path), *words)
     known = type(tiny(family).network).__name__
+    edit(tmp_path, architectures=[known, "BertForSomethingOfMyOwn"])
+    refused(lambda: load_model(tmp_path), "would be lost")
     edit(tmp_path, architectures=[known])
     assert type(load_model(tmp_path).network).__name__ == known
+
+
+@pytest.mark.parametrize(
+    ("family", "weight"),
+    [
+        ("bert", "encoder.layer.0.attention.output.adapter.weight"),
+        ("bert", "encoder.layer.2.attention.self.value.lora_A.weight"),
+        ("llama", "layers.1.self_attn.q_norm.weight"),
+        ("gpt2", "h.0.attn.adapter.bias"),
+    ],
+)
+def test_weights_inside_layers_that_the_class_does_not_have(tiny, tmp_path, family, weight):
+    save(tiny(family), tmp_path)
+    file = tmp_path / "model.safetensors"
+    save_file(load_file(file) | {weight: torch.ones(2)}, file, metadata={"format": "pt"})
+    refused(lambda: load_model(tmp_path), "inside its layers", weight, "merge adapters")
+
+
+def test_a_class_of_another_family_is_not_taken(tiny, tmp_path):
+    """A BERT would count the positions of a RoBERTa from another number."""
+    edit(save(tiny("roberta"), tmp_path), architectures=["BertModel"])
+    model = load_model(tmp_path)
+    assert type(model.network).__name__ == "RobertaModel"
+    assert torch.equal(trace(model, TEXT).attention, trace(tiny("roberta"), TEXT).attention)
+    edit(save(tiny("llama"), tmp_path / "llama"), architectures=["MistralModel"])
+    assert type(load_model(tmp_path / "llama").network).__name__ == "LlamaModel"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,13 @@ def exact() -> None:
         raise ValueError(
             "torch.autocast is on, which is too coarse for exact parts; call this outside it."
         )
+    backends = torch.backends.mkldnn, torch.backends.cuda
+    coarse = {getattr(getattr(one, "matmul", None), "fp32_precision", "") for one in backends}
+    if coarse & {"bf16", "tf32"}:
+        raise ValueError(
+            "torch multiplies float32 matrices with fewer digits, which is too coarse for exact "
+            'parts; call torch.set_float32_matmul_precision("highest") first.'
+        )
 
 
 def network(model) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import torch
+
 from helpers._validate.networks import exact
 
 # What a stage can need, and why a run does not have it, as the error says it.
@@ -28,6 +30,13 @@ def run(value) -> None:
             f"run must be a Trace, got {type(value).__name__}; make one with trace(model, text)."
         )
     exact()
+    for n, (block, own) in enumerate(zip(value.blocks, value.attention, strict=False)):
+        same = block.attention.data_ptr() == own.data_ptr() or torch.equal(block.attention, own)
+        if not same:
+            raise ValueError(
+                f"run.attention and run.blocks[{n}].attention differ, which must hold the same; "
+                "change run.attention in place, run.attention[...] = new, or replace both."
+            )
 
 
 def values(value) -> None:

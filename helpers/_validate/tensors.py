@@ -14,8 +14,8 @@ def finite(values: Tensor) -> Tensor:
     """A measure stacked by layer, (L, ...), if all its values are finite; ValueError otherwise."""
     for where in [] if values.isfinite().all() else (~values.isfinite()).nonzero()[:1].tolist():
         raise ValueError(
-            f"The weights of layer {where[0]} (counted from 0) are NaN, infinite, or so large that "
-            "lengths become infinite; check model.network's weights, or load the model again."
+            f"What is measured in layer {where[0]} (counted from 0) is NaN or infinite; check what "
+            "you changed in the run, or the size of model.network's weights."
         )
     return values
 

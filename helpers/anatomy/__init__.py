@@ -88,7 +88,7 @@ FAMILIES: dict[str, Callable[..., Iterator[Anatomy]]] = {
 WHY_NOT = {
     "big_bird": "its sparse attention has no matrix of weights",
     "codegen": "its queries, keys and values are interleaved in four parts",
-    "deberta": "its b_V is added outside the matrix of the values; deberta-v2 is supported",
+    "deberta": "its b_V is added outside the matrix of the values (deberta-v2 is read)",
     "deepseek_v3": "its values come from two matrices with a norm between them",
     "gpt_oss": "its weights do not sum to 1, because a part goes to no token",
     "granite": "it multiplies the attention output by a constant",
@@ -121,14 +121,13 @@ def blocks(network: PreTrainedModel, attention: Attention | None = None) -> list
 
 
 def require_family(network: PreTrainedModel) -> None:
-    """Raise ValueError, with the list of supported families, unless this network is of one."""
+    """Raise ValueError, with the reason or the supported families, unless this is one of them."""
     family = network.config.model_type
     if family not in FAMILIES:
-        why = f", because {WHY_NOT[family]}" if family in WHY_NOT else ""
-        raise ValueError(
-            f"The architecture {family!r} is not supported{why}; supported are: "
-            f"{', '.join(sorted(FAMILIES))}."
-        )
+        why = f"; supported are: {', '.join(sorted(FAMILIES))}"
+        if family in WHY_NOT:
+            why = f", because {WHY_NOT[family]}; README.md lists those that are"
+        raise ValueError(f"The architecture {family!r} is not supported{why}.")
 
 
 def which(network: PreTrainedModel, attention: Attention | None) -> Attention | None:

@@ -23,8 +23,9 @@ class Anatomy:
     norm: nn.LayerNorm | None  # the LayerNorm after the residual connection; None if there is none
     output: Tap  # the block's own output, (T, D): after `norm`, or after the residual connection
     project: nn.Module  # the module of W_O and b_O; reads the contexts of all heads, (T, H d)
-    columns: Callable[[Tensor], Tensor] | None  # picks the values in what W_V's module returns
     layer: nn.Module  # the whole Transformer layer; called with the hidden states first
+    # Picks the values in what the module of W_V returns, if it makes queries and keys too.
+    columns: Callable[[Tensor], Tensor] | None = None
     # The LayerNorm that ends the layer, if the feed-forward network follows `norm`.
     second_norm: nn.LayerNorm | None = None
     # Gemma 2 and 3, OLMo 2 and 3: an RMSNorm between W_O and the residual connection.
@@ -104,10 +105,12 @@ def _linear(module: nn.Module) -> tuple[Tensor, Tensor]:
 
     An adapter or a wrapper holds them in a module inside; `trace` finds out what it does beside.
     """
-    inside, kinds = module, (nn.Linear, Conv1D)
-    if not isinstance(module, kinds):  # an adapter's own matrices are smaller than what it adapts
-        held = [part for part in module.modules() if isinstance(part, kinds)]
-        inside = max(held, key=lambda part: part.weight.numel(), default=module)
+    inside, kinds = getattr(module, "base_layer", module), (nn.Linear, Conv1D)  # peft's adapters
+    if not isinstance(
+        inside, kinds
+    ):  # other adapters' own matrices are smaller than what they adapt
+        held = [part for part in inside.modules() if isinstance(part, kinds)]
+        inside = max(held, key=lambda part: part.weight.numel(), default=inside)
     weight, bias = getattr(inside, "weight", None), getattr(inside, "bias", None)
     if not isinstance(weight, Tensor) or weight.ndim != 2 or not weight.is_floating_point():
         kind = type(inside).__name__

@@ -39,8 +39,9 @@ class Model:
 
         Raises ValueError where torch cannot use the device. Example: `model.to("cuda")`.
         """
+        network = _copy(self.network)
         try:
-            network = copy.deepcopy(self.network).to(device=torch.device(device))
+            network = network.to(device=torch.device(device))
         except Exception as error:  # each backend raises its own error
             device, why = _validate.shown(device), type(error).__name__
             raise ValueError(f"torch cannot use the device {device} here ({why}).") from error
@@ -49,7 +50,7 @@ class Model:
     @torch.inference_mode(False)
     def double(self) -> "Model":
         """A new Model whose network is a copy in float64, on an Apple GPU after `.to("cpu")`."""
-        return replace(self, network=copy.deepcopy(self.network).double())
+        return replace(self, network=_copy(self.network).double())
 
 
 @torch.inference_mode(False)
@@ -70,6 +71,17 @@ def load_model(name: str | Path = DEFAULT, *, device: str | torch.device | None 
     with torch.device("cpu"):  # whatever the default device is: the files are read on the CPU
         model = _verb_number() if str(name).strip() == "verb-number" else _load(name)
     return model if device is None else model.to(device)
+
+
+def _copy(network: PreTrainedModel) -> PreTrainedModel:
+    """A deep copy; ValueError where torch cannot make one."""
+    try:
+        return copy.deepcopy(network)
+    except RuntimeError as error:  # weights that a hook makes anew hang on others
+        raise ValueError(
+            "model.network cannot be copied, because some of its weights are computed from others; "
+            "make them its own first, with torch.nn.utils.prune.remove or remove_weight_norm."
+        ) from error
 
 
 def _load(name: str | Path) -> Model:
@@ -119,42 +131,50 @@ def _network_class(config: transformers.PretrainedConfig) -> type:
     """
     named = [getattr(transformers, name, None) for name in config.architectures or []]
     found = [one for one in named if isinstance(one, type) and issubclass(one, PreTrainedModel)]
-    return (found or [AutoModel])[0]
+    # A class of another family would read the same weights in another way.
+    return next((one for one in found if one.config_class is type(config)), AutoModel)
 
 
 def _require_whole(name: str | Path, network: PreTrainedModel, report: dict) -> None:
-    """Raise ValueError if the files lack weights of the network, or hold layers that it lacks.
+    """Raise ValueError if the files lack weights of the network, or hold others that would be lost.
 
     A pooler without weights is removed where it only adds an output.
     """
-    wrote = network.config.architectures or []
-    lost = sorted(key for key in report["unexpected_keys"] if not key.endswith(BUFFERS))
-    if lost and type(network).__name__ not in wrote:
-        raise ValueError(
-            f"name {str(name)!r}: architectures in its config.json is {wrote}, which transformers "
-            f"does not have, and what it holds beside a {type(network).__name__}, such as "
-            f"{lost[0]!r}, would be lost; correct that entry, or load it with its own class "
-            "and give Model(network, tokenizer)."
-        )
     prefix, missing = f"{network.base_model_prefix}.", report["missing_keys"]
+    said, own = f"name {str(name)!r}", type(network).__name__
     if network is network.base_model and any(one.startswith("pooler.") for one in missing):
         network.pooler = None
         missing = [one for one in missing if not one.startswith("pooler.")]
     # The base model's first, which a head can share.
     for weight in sorted(missing, key=lambda weight: (not weight.startswith(prefix), weight)):
         raise ValueError(
-            f"name {str(name)!r} lacks weights of the network, such as {weight!r}, which would be "
-            "random numbers; save the model again, whole, or correct architectures in config.json."
+            f"{said} lacks weights of the network, such as {weight!r}, which would be random "
+            "numbers; save the model again, whole, or correct architectures in config.json."
         )
 
     def any_layer(weight: str) -> str:
         return re.sub(r"(?<=\.)\d+(?=\.)", "0", weight.removeprefix(prefix))
 
     known = {any_layer(weight) for weight in network.state_dict()}
-    for weight in sorted(one for one in report["unexpected_keys"] if any_layer(one) in known):
+    lost = sorted(one for one in report["unexpected_keys"] if not one.endswith(BUFFERS))
+    for weight in lost:
+        if any_layer(weight) in known:
+            raise ValueError(
+                f"{said} holds layers that its config.json does not count, such as that of "
+                f"{weight!r}; set the number of layers there to what the weights have."
+            )
+        if any_layer(weight) != weight.removeprefix(prefix) or ".0." in weight:
+            raise ValueError(
+                f"{said} holds weights inside its layers that a {own} does not have, such as "
+                f"{weight!r}, and computes something else with them; merge adapters, or load it "
+                "with its own class and give Model(network, tokenizer)."
+            )
+    wrote = network.config.architectures or []
+    if lost and wrote != [own]:
         raise ValueError(
-            f"name {str(name)!r} holds layers that its config.json does not count, such as that of "
-            f"{weight!r}; set the number of layers there to what the weights have."
+            f"{said} holds weights that a {own} does not have, such as {lost[0]!r}, which would be "
+            f"lost: architectures in its config.json is {wrote}; correct that entry, or load it "
+            "with its own class and give Model(network, tokenizer)."
         )
 
 

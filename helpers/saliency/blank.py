@@ -62,7 +62,7 @@ def blank_out(
 
 def _blank_id(model: Model, blank: str | int | None) -> int | None:
     """The id of the token that replaces the others; None if the model has no such token."""
-    words, rows = model.tokenizer, model.network.get_input_embeddings().num_embeddings
+    words, rows = model.tokenizer, len(model.network.get_input_embeddings().weight)
     named = {"[MASK]": words.mask_token_id, "[UNK]": words.unk_token_id}
     known = {token: number for token, number in named.items() if number is not None}
     number = next(iter(known.values()), None) if blank is None else blank

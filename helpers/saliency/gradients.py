@@ -85,6 +85,8 @@ def embedding_gradient(
 
 def _tables(network: nn.Module) -> list[nn.Module]:
     """The network's embedding tables: T5's encoder has one of its own with the same weights."""
+    if not isinstance(network.get_input_embeddings(), nn.Embedding):  # an adapter around one
+        return [network.get_input_embeddings()]
     weight = network.get_input_embeddings().weight
     tables = [module for module in network.modules() if isinstance(module, nn.Embedding)]
     return [table for table in tables if table.weight is weight]

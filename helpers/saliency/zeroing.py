@@ -31,14 +31,16 @@ def value_zeroing(model: Model, text: Text, *, pair: Text | None = None) -> Tens
     attention = "encoder" if model.network.config.is_encoder_decoder else None
     parts = anatomy.blocks(model.network, attention)
     calls = []
+
+    def keep(_layer, args, kwargs, output):  # first of all hooks: what the layer itself returns
+        calls.append(((args[0].clone(), *args[1:]), kwargs, _states(output).clone()))
+
     with ExitStack() as hooks:
         for layer in dict.fromkeys(part.layer for part in parts):  # layers can be shared
-            hooks.enter_context(
-                layer.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
-            )
+            hooks.enter_context(layer.register_forward_hook(keep, with_kwargs=True, prepend=True))
         run = trace(model, text, pair, attention=attention)
     _validate.values(run)
-    _validate.states(model, *(_states(output) for *_, output in calls))
+    _validate.states(model, *(output for *_, output in calls))
     with torch.no_grad():
         layers = zip(parts, run.blocks, calls, strict=True)
         return torch.stack([_turns(part, block, *call) for part, block, call in layers])
@@ -56,7 +58,8 @@ def _turns(part: anatomy.Anatomy, block: Block, args, kwargs, output) -> Tensor:
         alpha[tokens - tokens[0], :, :, tokens] = 0
         context = (alpha @ values(block)).transpose(1, 2).flatten(2)  # (tokens, T, H d)
         with part.project.register_forward_pre_hook(lambda *_, context=context: context):
-            new = part.layer(args[0].expand(len(tokens), -1, -1), *args[1:], **kwargs)
+            # Not by way of its hooks, which did their part before the arguments were kept.
+            new = part.layer.forward(args[0].expand(len(tokens), -1, -1), *args[1:], **kwargs)
         # 1 − cosine without its loss of digits: half the squared distance of the unit vectors.
         columns.append((_unit(new) - true).square().sum(dim=-1) / 2)
     turns = torch.cat(columns).T

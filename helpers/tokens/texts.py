@@ -39,7 +39,8 @@ def encode(
     if attention is not None:
         data["decoder_input_ids"], target_words = _of_target(model, target)
         _check_ids("target", data, base.get_decoder(), model)
-    tensors = {name: torch.tensor([values], device=device) for name, values in data.items()}
+    with torch.inference_mode(False):
+        tensors = {name: torch.tensor([values], device=device) for name, values in data.items()}
     inputs = BatchEncoding(tensors)
     inputs.words, inputs.target_words, inputs.segments = words, target_words, segments
     return inputs
@@ -166,7 +167,7 @@ def _check_text(name: str, value: Text, model: Model) -> None:
 def _check_ids(name: str, data: dict[str, list[int]], base: nn.Module, model: Model) -> None:
     """Raise unless the network has a position, an embedding and a segment for every token."""
     ids = data["decoder_input_ids" if name == "target" else "input_ids"]
-    limit, rows = anatomy.max_tokens(model.network), _table(base).num_embeddings
+    limit, rows = anatomy.max_tokens(model.network), len(_table(base).weight)
     if limit is not None and len(ids) > limit:
         raise ValueError(
             f"{name} has {len(ids)} tokens with the special ones, and this model reads at most "
@@ -199,7 +200,7 @@ def _table(base: nn.Module) -> nn.Embedding:
 
 def _start(model: Model) -> int:
     """The symbol that a decoder is fed first."""
-    rows = _table(model.network.base_model.get_decoder()).num_embeddings
+    rows = len(_table(model.network.base_model.get_decoder()).weight)
     start = getattr(model.network.config, "decoder_start_token_id", None)
     if start is None or not 0 <= start < rows:
         raise ValueError(

@@ -129,7 +129,9 @@ def texts(draw) -> str:
 @st.composite
 def models(draw) -> Model:
     """One of the tiny architectures with sizes and weights of its own."""
-    name = draw(st.sampled_from(sorted(tiny_models.ARCHITECTURES)))
+    # Some have sizes that hang on others.
+    fixed = {"falcon, groups", "gpt_neo", "gptj", "phi"}
+    name = draw(st.sampled_from(sorted(set(tiny_models.ARCHITECTURES) - fixed)))
     heads, layers = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     groups = draw(st.sampled_from([n for n in range(1, heads + 1) if heads % n == 0]))
     own = tiny_models.ARCHITECTURES[name]
