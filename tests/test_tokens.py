@@ -142,8 +142,8 @@ def words_of(run) -> str:
         ("t5", "the keys, are on", None, "▁the0 ▁keys1 ,1 ▁are2 ▁on3 </s>"),
         ("t5", "the", "keys", "▁the0 </s> ▁keys1 </s>"),
         ("t5", "are 象 <extra_id_0> on", None, "▁are0 ▁1 <unk>1 <extra_id_0> ▁on2 </s>"),
-        ("llama", "the.\nthe  keys", None, "▁the0 .0 <0x0A>1 the2 ▁3 ▁keys3"),
-        ("llama", "the\n\n keys", None, "▁the0 <0x0A>1 <0x0A>1 ▁keys2"),
+        ("llama", "the.\nthe  keys", None, "▁the0 .0 <0x0A> the1 ▁2 ▁keys2"),
+        ("llama", "the\n\n keys", None, "▁the0 <0x0A> <0x0A> ▁keys1"),
         ("llama", "the keys<s>keys the", None, "▁the0 ▁keys1 <s> keys2 ▁the3"),
         ("llama", "the keys", "the", "▁the0 ▁keys1 ▁the2"),
         ("gemma", "the keys", "the", "the0 ▁keys1 the2"),
@@ -190,7 +190,7 @@ def test_the_words_of_both_sides_by_a_fast_tokenizer(tiny):
 
 def test_words_that_a_tokenizer_cannot_tell():
     """ByT5 reads bytes one by one."""
-    run = trace(own(transformers.ByT5Tokenizer(), "t5"), "hi you", target="you")
+    run = trace(own(transformers.ByT5Tokenizer(), "t5"), "hi you", target="you too")
     assert run.keys == [*"hi you", "</s>"]
     refused(lambda: run.words, "run.words does not exist", "give trace a list of words")
     refused(lambda: run.key_words, "run.key_words does not exist")
@@ -251,14 +251,16 @@ def test_given_words_of_a_pair_and_of_a_target(minilm, tiny):
 
 def test_given_words_that_the_tokens_do_not_show(minilm, tiny):
     for words in (["the", "\u200b", "keys"], ["the", "[SEP]", "keys"]):
-        refused(lambda words=words: trace(minilm, words), "The 3 words that were given", "are 2")
+        refused(
+            lambda words=words: trace(minilm, words),
+            "The 3 words that were given",
+            "no token of its own",
+        )
     together = byte_level([("e", "Ġ"), ("eĠ", "b")])
     together.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(use_regex=False)
     call = partial(trace, own(together, "gpt2"), ["e", "b"])
-    refused(call, "The token 'eĠb' covers several of the words")
-    refused(
-        lambda: trace(tiny("marian"), ["Die▁Tisch"], attention="encoder"), "The 1 words", "are 2"
-    )
+    refused(call, "The 2 words that were given", "shares one")
+    assert trace(tiny("marian"), ["Die▁Tisch"], attention="encoder").words[0] == 0
 
 
 @pytest.mark.parametrize("name", ["minilm", "gpt2", "roberta", "marian", "t5", "llama"])
@@ -307,6 +309,60 @@ def test_every_door_takes_words_and_ids(minilm):
                 assert other.equals(found[0]), name
 
 
+UNSPLIT = byte_level([("e", "Ġ"), ("eĠ", "b")])
+UNSPLIT.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
+    add_prefix_space=False, use_regex=False
+)
+
+
+def test_white_space_ends_a_word_where_a_tokenizer_does_not_split():
+    model = own(UNSPLIT, "gpt2")
+    assert words_of(trace(model, "the key")) == "t0 h0 eĠ0 key1"
+    refused(lambda: trace(model, "the be b").words, "run.words does not exist")
+    llama = own(unsplit(transformers.LlamaTokenizer), "llama")
+    for space in ("\t", "\u00a0", "\r\n"):
+        words = trace(llama, f"the{space}the").words
+        assert words[0] == 0 and words[-1] == 1, space
+    crossing = transformers.T5Tokenizer(
+        vocab=[("<pad>", 0.0), ("</s>", 0.0), ("<unk>", -9.0), ("▁in▁the", -1.0), ("▁keys", -1.0)],
+        extra_ids=0,
+    )
+    crossing.backend_tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    run = trace(own(crossing, "t5"), "in the keys", attention="encoder")
+    assert run.tokens[0] == "▁in▁the"
+    refused(lambda: run.words, "run.words does not exist")
+
+
+def test_white_space_is_no_word():
+    llama = own(unsplit(transformers.LlamaTokenizer), "llama")
+    assert words_of(trace(llama, "the keys  ")) == "▁the0 ▁keys1 ▁ ▁"
+    assert words_of(trace(llama, "the <s> keys")).split()[:3] == ["▁the0", "▁", "<s>"]
+    assert words_of(trace(llama, "the \n keys")) == "▁the0 ▁ <0x0A> ▁keys1"
+    gpt = own(byte_level([(".", "Ċ")]), "gpt2")
+    assert words_of(trace(gpt, "e  e\n\ne\t")) == "e0 Ġ Ġ1 e1 Ċ Ċ e2 ĉ"
+
+
+def test_an_unknown_word_is_a_word_even_if_it_serves_as_padding(minilm):
+    words = copy.deepcopy(minilm.tokenizer)
+    words.pad_token = words.unk_token
+    run = trace(Model(minilm.network, words), "the 🙂 keys")
+    assert run.words == [None, 0, 1, 2, None] and run.roles[2] is None
+
+
+def test_ids_of_a_target_without_its_start_symbol(tiny):
+    ids = tiny("t5").tokenizer("she the", add_special_tokens=False)["input_ids"]
+    run = trace(tiny("t5"), "key", target=ids)
+    assert run.ids == ids and not any(run.roles) and words_of(run) == "sh0 e0 Ġthe1"
+
+
+def test_words_of_pairs_of_a_slow_tokenizer(tiny):
+    both = trace(tiny("marian"), ["Die", "Tisch"], ["Sie", "sah"], attention="encoder")
+    assert set(both.words) == {0, 1, 2, 3, None} and both.words[-1] is None
+    assert both.words == trace(tiny("marian"), "Die Tisch", "Sie sah", attention="encoder").words
+    words = ["Die\u200bTisch", "\u200b"]
+    refused(lambda: trace(tiny("marian"), words, attention="encoder"), "words that were given")
+
+
 # --- what special tokens are for -------------------------------------------------------------
 
 
@@ -323,6 +379,7 @@ def test_roles_are_what_the_tokenizer_says(minilm, tiny):
     assert roles_of(trace(gemma, "<bos>the<eos>")) == "[BOS] - [EOS]"
     t5 = own(unigram(transformers.T5Tokenizer), "t5")
     assert roles_of(trace(t5, "the", attention="encoder")) == "- [EOS]"
+    assert roles_of(trace(tiny("gpt2"), "key<|endoftext|>")) == "- [EOS]", "one token for both"
     run = trace(tiny("marian"), "Die", target="She")
     assert run.roles[0] == "[BOS]" and not any(run.roles[1:]) and run.key_roles[-1] == "[EOS]"
 
@@ -334,7 +391,7 @@ def test_the_marks_of_a_chat_are_no_words():
     chat.add_special_tokens(more)
     run = trace(own(chat, "llama"), f"{marks[0]}{marks[1]}u\nkey{marks[2]}\n")
     assert roles_of(run) == "[BOS] special - - - [EOS] -"
-    assert run.words == [None, None, 0, 1, 2, None, 3]
+    assert run.words == [None, None, 0, None, 1, None, None]
 
 
 # --- two texts ---------------------------------------------------------------------------------

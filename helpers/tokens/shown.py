@@ -25,7 +25,7 @@ def readable(
         f"<{number}>" if token is None else token  # a start symbol that is in no vocabulary
         for number, token in zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True)
     ]
-    if not _is_byte_level(tokenizer):
+    if not is_byte_level(tokenizer):
         return tokens
     added = tokenizer.added_tokens_decoder  # these are not bytes
     return [
@@ -34,7 +34,7 @@ def readable(
     ]
 
 
-def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
+def is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     # The state also shows one that is part of a sequence.
     parts = (getattr(backend, "decoder", None), getattr(backend, "pre_tokenizer", None))

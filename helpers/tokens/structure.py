@@ -1,13 +1,10 @@
 """What a tokenizer says of its tokens: the word of each, and which are special."""
 
-from bisect import bisect_right
-from itertools import accumulate, pairwise
-
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
 from helpers import _validate
-from helpers.tokens.shown import readable
+from helpers.tokens.shown import is_byte_level
 
 # What a special token is for, first of these that applies; any other one is "special".
 ROLES = {
@@ -17,31 +14,32 @@ ROLES = {
     "eos_token": "[EOS]",
     "mask_token": "[MASK]",
 }
+Text = str | list[str]
 Words = list[int | None]
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """The ids of tokens that stand for no text. The unknown token does, so it is not among them."""
-    named, added = dict(tokenizer.special_tokens_map), tokenizer.added_tokens_decoder
-    unknown = named.pop("unk_token", None)
-    special = {number for number, token in added.items() if token.special}
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
     special |= set(tokenizer.all_special_ids)
-    # GPT-2 has one token for every purpose, the unknown one included, which no text needs.
-    return special if unknown in named.values() else special - {tokenizer.unk_token_id}
+    # A vocabulary of bytes knows every text: there it marks the beginning and the end, as in GPT-2.
+    return special if is_byte_level(tokenizer) else special - {tokenizer.unk_token_id}
 
 
 def role_of_each(
-    tokenizer: PreTrainedTokenizerBase, ids: list[int], of_target: bool = False
+    tokenizer: PreTrainedTokenizerBase, ids: list[int], start: int | None = None
 ) -> list[str | None]:
     """What each special token is for: a value of ROLES, or "special"; None for tokens of the text.
 
-    `of_target` where a decoder is fed with them: the first is the start, "[BOS]", whatever it is.
+    start: the symbol that a decoder is fed first, which is "[BOS]" there, whatever else it is.
     """
     special, roles = special_ids(tokenizer), {}
     for name, role in ROLES.items():
         roles.setdefault(getattr(tokenizer, f"{name}_id", None), role)
     found = [roles.get(number, "special") if number in special else None for number in ids]
-    return ["[BOS]", *found[1:]] if of_target else found
+    if tokenizer.bos_token_id == tokenizer.eos_token_id:  # one token for both, told by its place
+        found[1:] = ["[EOS]" if role == "[BOS]" else role for role in found[1:]]
+    return ["[BOS]", *found[1:]] if start is not None and ids[0] == start else found
 
 
 def segment_of_each(
@@ -66,69 +64,85 @@ def word_of_each(
     tokenizer: PreTrainedTokenizerBase,
     ids: list[int],
     encoding: Encoding | None,
-    split: tuple[list[str] | None, ...],
-    of_target: bool = False,
+    texts: tuple[Text, ...],
+    argument: str = "text",
 ) -> Words | None:
     """The word, counted from 0, that each token belongs to; None where the tokenizer cannot tell.
 
-    Special tokens belong to no word (None), except the mask token, which stands for one. The words
-    of a pair continue the count. Most fast tokenizers split a text into words first and remember
-    which token came from which. SentencePiece, which may not, writes spaces into its tokens.
+    Special tokens belong to no word (None), except the mask token, which stands for one, and so do
+    tokens of nothing but white space. The words of a pair continue the count. A word ends at white
+    space, and where a fast tokenizer splits a text before all else; but a text that was given as
+    words has these. A token that stands for parts of two words leaves nothing to tell.
 
-    encoding: what a fast tokenizer remembers. split: for each text its words, if it was given so.
+    encoding: what a fast tokenizer remembers; a slow one is asked for each word alone. texts: each
+    a string, or a list of words. argument: "text", or "text_target" for what a decoder is fed.
+    Raises ValueError for a list whose words are not those of the tokens.
     """
     special = special_ids(tokenizer) - {tokenizer.mask_token_id}
-    pieces, start = readable(tokenizer, ids, of_target), int(of_target)
-    if encoding is None and not any(piece.startswith("▁") for piece in pieces):
-        return None
-    keys = [(0, 0, number) for number in _starts(pieces)]  # what tells one word from another
-    if encoding is not None:
-        told = zip(encoding.sequence_ids, encoding.word_ids, strict=True)
-        keys = [(side, word, key[2]) for (side, word), key in zip(told, keys[start:], strict=False)]
-        keys = [(None, None, 0)] * start + keys
-    if encoding is not None and any(split):
-        spans = zip(encoding.sequence_ids, encoding.offsets, strict=True)
-        for n, (side, span) in zip(range(start, len(ids)), spans, strict=False):
-            if side is not None and split[side]:
-                keys[n] = (side, _place(split[side], span, pieces[n]), 0)
-    numbers: dict = {}  # in order and without a gap
-    words = [
-        None
-        if n < start or key[1] is None or number in special
-        else numbers.setdefault(key, len(numbers))
-        for n, (key, number) in enumerate(zip(keys, ids, strict=True))
-    ]
-    for side, given in enumerate(split):
-        found = len([key for key in numbers if key[0] == side])
-        if given and found != len(given):
+    keys = (
+        _asked(tokenizer, ids, texts, argument)
+        if encoding is None
+        else _told(encoding, texts, special)
+    )
+    keys = keys and [None if n in special else key for n, key in zip(ids, keys, strict=False)]
+    for side, words in enumerate(texts):
+        there = {key[1] for key in keys or [] if key and key[0] == side}
+        if isinstance(words, list) and len(there) != len(words):
             raise ValueError(
-                f"The {len(given)} words that were given, {_validate.shown(given)}, are {found} in "
-                "the tokens of this model; leave out words of spaces or special tokens alone, or "
-                "give the text as one string."
+                f"The {len(words)} words that were given, {_validate.shown(words)}, are not those "
+                "of the tokens: a word has no token of its own, or shares one with another; give "
+                "the text as one string."
             )
-    return words
+    numbers: dict = {}  # in order and without a gap
+    return keys and [None if key is None else numbers.setdefault(key, len(numbers)) for key in keys]
 
 
-def _place(words: list[str], span: tuple[int, int], piece: str) -> int:
-    """The word that a token belongs to, by its place among the words joined by spaces."""
-    ends = list(accumulate(len(word) + 1 for word in words))  # a space belongs to the word after it
-    first, last = (bisect_right(ends, place + 1) for place in (span[0], max(span[1] - 1, span[0])))
-    if first != last:
-        raise ValueError(
-            f"The token {piece!r} covers several of the words that were given; give the text as "
-            "one string."
-        )
-    return last
+def joined(text: Text) -> str:
+    """A text as one string."""
+    return " ".join(text) if isinstance(text, list) else text
 
 
-def _starts(pieces: list[str]) -> list[int]:
-    """One number per piece, a new one wherever a word starts: at a space ("▁"), or a line break.
+def _told(
+    encoding: Encoding, texts: tuple[Text, ...], special: set[int]
+) -> list[tuple | None] | None:
+    """What tells one word from another, by the places of the tokens in their text."""
+    keys, last = [], None
+    told = zip(
+        encoding.ids, encoding.sequence_ids, encoding.offsets, encoding.word_ids, strict=True
+    )
+    for number, side, (start, end), word in reversed(list(told)):
+        key = None
+        if side is not None and number not in special:
+            text, word = joined(texts[side]), None if isinstance(texts[side], list) else word
+            before, piece = text[:start], text[start:end]
+            if len(piece.split()) > 1:
+                return None
+            # How many words of the text have begun, this one included.
+            key = (side, len((before + piece).split()), word)
+            if not piece.strip():
+                # A lone mark for a space belongs to what follows at once, if the tokenizer says so.
+                follows = last is not None and last[:2] == (side, end) and last[2][2] == word
+                key = last[2] if follows and not set(piece) & {"\n", "\r"} else None
+        keys.append(key)
+        last = key and (side, start, key)
+    return keys[::-1]
 
-    A line break is a word of its own, and a piece of nothing but spaces belongs to the next one.
-    """
-    words, word = [], 0
-    for last, piece in pairwise(["", *pieces]):
-        before, now = (one == "<0x0A>" or set(one) == {"\n"} for one in (last, piece))
-        word += before != now or (piece.startswith(("▁", "\n")) and last.strip("▁") != "")
-        words.append(word)
-    return words
+
+def _asked(
+    tokenizer: PreTrainedTokenizerBase, ids: list[int], texts: tuple[Text, ...], argument: str
+) -> list[tuple | None] | None:
+    """The same of a tokenizer that remembers nothing, if a text is no more than its words."""
+    keys, place = [None] * len(ids), 0
+    for side, text in enumerate(texts):
+        words = joined(text).split()
+        options = {"add_special_tokens": False, "verbose": False}
+        pieces = [tokenizer(**{argument: word}, **options)["input_ids"] for word in words]
+        found = [n for n, piece in enumerate(pieces, start=1) for _ in piece]
+        whole = [number for piece in pieces for number in piece]
+        while place <= len(ids) and ids[place : place + len(whole)] != whole:
+            place += 1
+        if place > len(ids):
+            return None
+        keys[place : place + len(whole)] = [(side, n, None) for n in found]
+        place += len(whole)
+    return keys

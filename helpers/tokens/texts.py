@@ -7,7 +7,7 @@ from transformers import BatchEncoding
 from helpers import _validate, anatomy
 from helpers.models import Model
 from helpers.tokens.shown import readable
-from helpers.tokens.structure import Words, role_of_each, segment_of_each, word_of_each
+from helpers.tokens.structure import Words, joined, role_of_each, segment_of_each, word_of_each
 
 Text = str | list[str] | list[int]
 
@@ -53,17 +53,13 @@ def read_back(
     ids = inputs["decoder_input_ids" if of_target else "input_ids"][0].tolist()
     tokens = readable(model.tokenizer, ids, of_target)
     words = getattr(inputs, "target_words" if of_target else "words", None)
-    return ids, tokens, words, role_of_each(model.tokenizer, ids, of_target)
+    start = getattr(model.network.config, "decoder_start_token_id", None) if of_target else None
+    return ids, tokens, words, role_of_each(model.tokenizer, ids, start)
 
 
 def is_ids(value) -> bool:
     """Whether a text is given as token ids."""
     return isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
-
-
-def joined_words(value: str | list[str] | None) -> str | None:
-    """A text as one string."""
-    return " ".join(value) if isinstance(value, list) else value
 
 
 def _of_source(
@@ -74,42 +70,43 @@ def _of_source(
     if is_ids(text):
         data = {"input_ids": text, "attention_mask": [1] * len(text)}
         return data, _words_of_ids(model, text), segment_of_each(tokenizer, text, None, len(text))
-    split = tuple(value if isinstance(value, list) else None for value in (text, pair))
+    texts = (text,) if pair is None else (text, pair)
     options = {"truncation": False, "padding": False, "verbose": False}
-    read = tokenizer(joined_words(text), joined_words(pair), **options)
-    encoding = read.encodings[0] if read.is_fast else None
-    first = len(tokenizer(joined_words(text), add_special_tokens=False, verbose=False)["input_ids"])
-    segments = segment_of_each(tokenizer, read["input_ids"], encoding, first)
-    return dict(read), word_of_each(tokenizer, read["input_ids"], encoding, split), segments
+    read = tokenizer(*map(joined, texts), **options)
+    ids, encoding = read["input_ids"], read.encodings[0] if read.is_fast else None
+    first = len(tokenizer(joined(text), add_special_tokens=False, verbose=False)["input_ids"])
+    segments = segment_of_each(tokenizer, ids, encoding, first)
+    return dict(read), word_of_each(tokenizer, ids, encoding, texts), segments
 
 
-def _of_target(model: Model, target: Text | None) -> tuple[list[int], Words]:
+def _of_target(model: Model, target: Text | None) -> tuple[list[int], Words | None]:
     """What a decoder is fed, and the word of each token."""
-    tokenizer, start = model.tokenizer, [_start(model)]
+    tokenizer, start = model.tokenizer, _start(model)
     if target is None:
-        return start, [None]
+        return [start], [None]
     if is_ids(target):
-        return target, _words_of_ids(model, target, of_target=True)
-    split = (target if isinstance(target, list) else None,)
-    read = tokenizer(text_target=joined_words(target), truncation=False, verbose=False)
+        begins = int(target[0] == start)
+        words = _words_of_ids(model, target[begins:], "text_target")
+        return target, words and [None] * begins + words
+    read = tokenizer(text_target=joined(target), truncation=False, verbose=False)
     ids = read["input_ids"]
-    ids = start + (ids[:-1] if ids[-1] == tokenizer.eos_token_id else ids)
+    ids = ids[:-1] if ids[-1] == tokenizer.eos_token_id else ids
     encoding = read.encodings[0] if read.is_fast else None
-    return ids, word_of_each(tokenizer, ids, encoding, split, of_target=True)
+    words = word_of_each(tokenizer, ids, encoding, (target,), "text_target")
+    return [start, *ids], words and [None, *words]
 
 
-def _words_of_ids(model: Model, ids: list[int], of_target: bool = False) -> Words | None:
+def _words_of_ids(model: Model, ids: list[int], argument: str = "text") -> Words | None:
     """The word of each id, if the tokenizer reads its own text of them as the same ids again."""
-    tokenizer, own = model.tokenizer, ids[int(of_target) :]
+    tokenizer = model.tokenizer
     if not all(0 <= number < len(tokenizer) for number in ids):
         return None
-    text = tokenizer.decode(own, clean_up_tokenization_spaces=False)
-    option = {"text_target" if of_target else "text": text, "add_special_tokens": False}
-    read = tokenizer(**option, truncation=False, verbose=False)
-    if read["input_ids"] != own:
+    text = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    read = tokenizer(**{argument: text}, add_special_tokens=False, truncation=False, verbose=False)
+    if read["input_ids"] != ids:
         return None
     encoding = read.encodings[0] if read.is_fast else None
-    return word_of_each(tokenizer, ids, encoding, (None,), of_target)
+    return word_of_each(tokenizer, ids, encoding, (text,), argument)
 
 
 def _check_texts(model: Model, text, pair, target, attention: anatomy.Attention | None) -> None:
@@ -151,14 +148,14 @@ def _check_text(name: str, value: Text, model: Model) -> None:
     if is_ids(value):
         return  # whether the network has them is asked of any ids
     _validate.text_or_words(name, value)
-    said, joined = f"{name} {_validate.shown(value)}", joined_words(value)
-    if not joined.strip():
+    said, whole = f"{name} {_validate.shown(value)}", joined(value)
+    if not whole.strip():
         raise ValueError(f"{name} is empty; give at least one word.")
-    if any("\ud800" <= character <= "\udfff" for character in joined):
+    if any("\ud800" <= character <= "\udfff" for character in whole):
         raise ValueError(
             f"{said} contains an unpaired surrogate, half of a character; decode the text again."
         )
-    if not model.tokenizer(joined, add_special_tokens=False, verbose=False)["input_ids"]:
+    if not model.tokenizer(whole, add_special_tokens=False, verbose=False)["input_ids"]:
         raise ValueError(
             f"{said} has no token left after the model's tokenizer; give at least one word."
         )

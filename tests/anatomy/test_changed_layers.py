@@ -1,6 +1,9 @@
 """Layers that compute something else than their weights say: read exactly, or refused by name."""
 
 import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import get_args
 
@@ -162,3 +165,248 @@ def test_modules_that_are_not_the_family_s_are_refused(tiny):
     network.encoder.layer[1].attention.self.value = torch.nn.Linear(24, 10)
     model = Model(network, tiny("bert").tokenizer)
     refused(lambda: trace(model, TEXT), "other modules than a 'bert' has")
+
+
+# --- shared, fused and steered modules ---------------------------------------------------------
+
+
+def copied(model) -> Model:
+    return Model(copy.deepcopy(model.network), model.tokenizer, model.name)
+
+
+def test_one_layernorm_at_both_places_of_a_layer(tiny):
+    shared, apart = copied(tiny("bert")), copied(tiny("bert"))
+    for layer in shared.network.encoder.layer:
+        layer.output.LayerNorm = layer.attention.output.LayerNorm
+    for layer in apart.network.encoder.layer:
+        layer.output.LayerNorm.load_state_dict(layer.attention.output.LayerNorm.state_dict())
+    one, two = trace(shared, TEXT), trace(apart, TEXT)
+    assert one.fault == two.fault == ""
+    assert torch.equal(globenc(one), globenc(two)) and reconstruction_error(one).max() < 1e-5
+
+
+def untie(network) -> None:
+    """Give each place a module of its own with the same weights."""
+    seen = set()
+    for module in list(network.modules()):
+        for name, child in list(module.named_children()):
+            if child in seen:
+                setattr(module, name, copy.deepcopy(child))
+            seen.add(child)
+
+
+def tie_norms(network):
+    for layer in network.layers:
+        layer.post_attention_layernorm = layer.input_layernorm
+
+
+def one_norm(network):
+    for layer in network.encoder.layer:
+        layer.attention.output.LayerNorm = network.encoder.layer[0].attention.output.LayerNorm
+        layer.output.LayerNorm = network.encoder.layer[0].attention.output.LayerNorm
+
+
+def keys_are_values(network):
+    for layer in network.encoder.layer:
+        layer.attention.self.key = layer.attention.self.value
+
+
+def one_value(network):
+    for layer in network.encoder.layer:
+        layer.attention.self.key = network.encoder.layer[0].attention.self.value
+        layer.attention.self.value = network.encoder.layer[0].attention.self.value
+
+
+@pytest.mark.parametrize(
+    ("name", "tie"),
+    [("llama", tie_norms), ("bert", one_norm), ("bert", keys_are_values), ("bert", one_value)],
+)
+def test_modules_that_serve_several_places_are_read_exactly(tiny, name, tie):
+    model = copied(tiny(name))
+    tie(model.network)
+    run = trace(model, TEXT)
+    assert run.fault == "" and reconstruction_error(run).max() < 1e-5
+    untie(model.network)
+    apart = trace(model, TEXT)
+    for stage in run.stages:
+        assert torch.equal(stage_map(run, stage), stage_map(apart, stage))
+
+
+def test_a_value_that_is_hardly_read_is_compared_too(tiny):
+    model = copied(tiny("bert"))
+    reader = model.network.encoder.layer[1].attention.self
+    reader.query.weight.data *= 3
+    reader.key.weight.data *= 3
+
+    def five_times(_module, _args, output):
+        return torch.cat([output[:, :2], 5 * output[:, 2:3], output[:, 3:]], dim=1)
+
+    reader.value.register_forward_hook(five_times)
+    assert "what makes its values gives another result" in trace(model, TEXT).fault
+    late = copied(tiny("bert"))
+    late.network.encoder.layer[1].attention.self.value.register_forward_hook(
+        lambda _m, _a, output: torch.cat([output[:, :5], 5 * output[:, 5:]], dim=1)
+    )
+    refused(lambda: expansion_rate(late), "layer 1 (counted from 0)")
+
+
+def test_a_large_bias_hides_nothing(tiny):
+    model = copied(tiny("gpt2"))
+    part = anatomy.blocks(model.network)[1]
+    part.project.bias.data[5] = 3e4
+    assert trace(model, TEXT).fault == ""
+    part.project.register_forward_pre_hook(lambda _, args: (1.5 * args[0],))
+    assert "layer 1 (counted from 0)" in trace(model, TEXT).fault
+
+
+def test_modules_that_are_not_called_leave_the_weights(tiny):
+    model = copied(tiny("bert"))
+    output = model.network.encoder.layer[1].attention.output
+    output.forward = lambda hidden, x: output.LayerNorm(output.dense.forward(hidden) + x)
+    run = trace(model, TEXT)
+    assert "does not call what attention reads, through its projection, as a module" in run.fault
+    assert run.stages == ("Attn-W", "AttnRes-W")
+    assert torch.equal(stage_map(run, "Attn-W"), stage_map(trace(tiny("bert"), TEXT), "Attn-W"))
+    refused(partial(stage_map, run, "Attn-N"), "does not call", "this run has: Attn-W, AttnRes-W.")
+
+
+@pytest.mark.parametrize("rank", [24, 25, 36, 48])
+def test_an_adapter_as_large_as_what_it_adapts(tiny, rank):
+    for name in ("bert", "llama"):
+        for b in (0.0, 0.3):
+            model = copied(tiny(name))
+            part = anatomy.blocks(model.network)[1]
+            exchange(model.network, part.x[0], LoRA(part.x[0], b, rank))
+            run = trace(Model(model.network.eval(), model.tokenizer), TEXT)
+            assert (run.fault == "") == (b == 0.0)
+            if b == 0.0:
+                expected = stage_map(trace(tiny(name), TEXT), "Attn-N")
+                assert torch.equal(stage_map(run, "Attn-N"), expected)
+
+
+def test_pruned_heads_and_prefixes_have_no_token(tiny):
+    model = copied(tiny("bert"))
+    reader = model.network.encoder.layer[1].attention.self
+    old = reader.forward
+
+    def with_prefix(*args, **kwargs):
+        context, weights = old(*args, **kwargs)
+        return context, torch.nn.functional.pad(weights, (2, 0))
+
+    reader.forward = with_prefix
+    refused(lambda: trace(model, TEXT), "attend in the shapes", "take out pruned heads, prefixes")
+
+
+def test_a_network_that_cannot_be_copied(tiny):
+    model = copied(tiny("bert"))
+    torch.nn.utils.prune.l1_unstructured(
+        model.network.encoder.layer[0].attention.self.value, "weight", 0.3
+    )
+    model.network(**cut.inputs(model, TEXT))
+    for copy_it in (Model.double, lambda m: m.to("cpu")):
+        refused(partial(copy_it, model), "cannot be copied", "prune.remove")
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"), [("gpt2", "h"), ("llama", "layers"), ("bert", "encoder.layer")]
+)
+def test_value_zeroing_reads_a_steered_layer_once(tiny, name, layers):
+    """A vector added before a layer is the same as one added after the layer below."""
+    vector = torch.linspace(0, 3, 24)
+    before, after, in_place = (copied(tiny(name)) for _ in range(3))
+    before.network.get_submodule(layers)[1].register_forward_pre_hook(
+        lambda _module, args: (args[0] + vector, *args[1:])
+    )
+    after.network.get_submodule(layers)[0].register_forward_hook(
+        lambda _module, _args, output: (
+            (output[0] + vector, *output[1:]) if isinstance(output, tuple) else output + vector
+        )
+    )
+    in_place.network.get_submodule(layers)[1].register_forward_pre_hook(
+        lambda _module, args: _add(args[0], vector)
+    )
+    expected = value_zeroing(after, TEXT)[1]
+    for model in (before, in_place):
+        assert trace(model, TEXT).fault == ""
+        close(value_zeroing(model, TEXT)[1], expected)
+
+
+def _add(states, vector):
+    states.add_(vector)
+
+
+def test_value_zeroing_keeps_what_a_layer_returned(tiny):
+    model = copied(tiny("gpt2"))
+    model.network.ln_f.register_forward_pre_hook(lambda _, args: _add(args[0], 3.0))
+    assert torch.equal(value_zeroing(model, TEXT), value_zeroing(tiny("gpt2"), TEXT))
+
+
+def test_coarse_products_are_refused(tiny):
+    try:
+        torch.set_float32_matmul_precision("medium")
+        refused(lambda: trace(tiny("bert"), TEXT), "fewer digits", '"highest"')
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert trace(tiny("bert"), TEXT).fault == ""
+
+
+def test_threads_do_not_hear_each_other(tiny):
+    expected = trace(tiny("bert"), TEXT)
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(lambda _: trace(tiny("bert"), TEXT), range(12)))
+    assert not any(run.fault for run in runs)
+    assert all(torch.equal(run.attention, expected.attention) for run in runs)
+
+
+# --- a run whose parts differ ------------------------------------------------------------------
+
+
+def test_a_run_holds_its_attention_once(tiny):
+    run = trace(tiny("bert"), TEXT)
+    new = run.attention.clone()
+    new[:, :2] = 0
+    other = replace(run, attention=new)
+    moved = replace(
+        run, blocks=[replace(b, attention=a) for b, a in zip(run.blocks, new, strict=True)]
+    )
+    for wrong in (other, moved):
+        for call in (weighted_norms, reconstruction_error, partial(stage_map, stage="Attn-W")):
+            refused(partial(call, wrong), "run.attention and run.blocks[0].attention differ")
+    both = replace(moved, attention=new)
+    in_place = trace(tiny("bert"), TEXT)
+    in_place.attention[:, :2] = 0
+    for stage in run.stages:
+        assert torch.equal(stage_map(both, stage), stage_map(in_place, stage))
+    kept = pickle.loads(pickle.dumps(run))
+    assert torch.equal(stage_map(kept, "Attn-N"), stage_map(run, "Attn-N"))
+    kept.attention[:, :2] = 0
+    refused(lambda: stage_map(kept, "Attn-N"), "differ, which must hold the same")
+
+
+def test_a_run_of_inference_mode_can_be_edited_later(tiny):
+    with torch.inference_mode():
+        run = trace(tiny("bert"), TEXT)
+    run.attention[:, :2] = 0
+    run.blocks[0].x[0] = 0
+    assert not weighted_norms(run)[:, :2].any()
+
+
+def test_norms_of_edited_weights_are_lengths(tiny):
+    run = trace(tiny("bert"), TEXT)
+    expected = weighted_norms(run)
+    run.attention.neg_()
+    assert torch.equal(weighted_norms(run), expected)
+    run.attention[1, 0, 0, 0] = torch.nan
+    for call in (weighted_norms, partial(stage_map, stage="Attn-N")):
+        refused(
+            partial(call, run), "layer 1 (counted from 0) is NaN", "what you changed in the run"
+        )
+
+
+def test_a_layer_that_adds_nothing_has_no_error(tiny):
+    model = copied(tiny("bert"))
+    norm = model.network.encoder.layer[1].attention.output.LayerNorm
+    torch.nn.init.zeros_(norm.weight)
+    torch.nn.init.zeros_(norm.bias)
+    run = trace(model, TEXT)
+    assert run.fault == "" and reconstruction_error(run)[1] == 0

@@ -13,10 +13,10 @@ from helpers import Model, anatomy
 class LoRA(nn.Module):
     """A low-rank adapter as peft has it: no Linear itself, and it shows the weight it adapts."""
 
-    def __init__(self, base: nn.Module, b: float):
+    def __init__(self, base: nn.Module, b: float, rank: int = 2):
         super().__init__()
-        self.lora_A = nn.Linear(base.weight.shape[isinstance(base, nn.Linear)], 2, bias=False)
-        self.lora_B = nn.Linear(2, base.weight.shape[isinstance(base, Conv1D)], bias=False)
+        self.lora_A = nn.Linear(base.weight.shape[isinstance(base, nn.Linear)], rank, bias=False)
+        self.lora_B = nn.Linear(rank, base.weight.shape[isinstance(base, Conv1D)], bias=False)
         nn.init.normal_(self.lora_A.weight)
         nn.init.normal_(self.lora_B.weight, std=b) if b else nn.init.zeros_(self.lora_B.weight)
         self.base_layer = base
