@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 
 WHAT = {
+    "projection": "what attention reads, through its projection,",
     "x": "what makes its values",
     "values": "what makes its values",
     "residual": "what its residual connection adds",
-    "projection": "what attention reads, through its projection,",
     "inner norm": "the RMSNorm of its attention output",
     "output": "its residual connection, which adds attention alone,",
     "before norm": "its LayerNorm",

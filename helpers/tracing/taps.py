@@ -44,8 +44,11 @@ def of_each(parts: list[anatomy.Anatomy], seen: Seen) -> Iterator[dict[str, Tens
     apart: what attention reads comes before its values are made, and all else after its projection.
     """
     for number, part in enumerate(parts):
-        x, values = (_turn(parts, number, (part.x[0], side), seen) for side in ("input", "output"))
-        projection = _turn(parts, number, (part.project, "output"), seen)
+        projection = _turn(parts, number, seen)
+        x, values = (
+            projection and _last(seen[part.x[0], side], projection[0])
+            for side in ("input", "output")
+        )
         found = {"x": x, "values": values, "projection": projection}
         found["residual"] = x and _last(seen[part.residual], x[0])
         inner = part.inner_norm and _next(seen[part.inner_norm, "output"], projection)
@@ -63,12 +66,12 @@ def of_each(parts: list[anatomy.Anatomy], seen: Seen) -> Iterator[dict[str, Tens
         yield {name: event[1] for name, event in found.items() if event is not None}
 
 
-def _turn(parts: list[anatomy.Anatomy], number: int, tap: anatomy.Tap, seen: Seen):
-    """The pass that belongs to a layer, if others use the same module: they take turns."""
-    users = [n for n, part in enumerate(parts) if tap[0] in (part.x[0], part.project)]
-    turns = len(seen[tap]) // len(users)  # two, if keys are made by the module that makes values
-    place = (users.index(number) + 1) * turns - 1
-    return seen[tap][place] if turns else None
+def _turn(parts: list[anatomy.Anatomy], number: int, seen: Seen):
+    """The pass of a layer's projection; layers that share it take turns."""
+    module = parts[number].project
+    events = seen[module, "output"]
+    turn = [part.project for part in parts[:number]].count(module)
+    return events[turn] if turn < len(events) else None
 
 
 def _next(events: list[tuple[int, Tensor]], after: tuple[int, Tensor] | None):

@@ -336,7 +336,9 @@ def _wrong(block):
 def test_the_error_notices_what_is_wrong(run):
     """In one layer at least: deep in a random model the tokens are nearly equal."""
     for name in dict(_wrong(run.blocks[0])):
-        changed = replace(run, blocks=[dict(_wrong(block))[name] for block in run.blocks])
+        blocks = [dict(_wrong(block))[name] for block in run.blocks]
+        attention = torch.stack([block.attention for block in blocks])
+        changed = replace(run, blocks=blocks, attention=attention)
         assert reconstruction_error(changed).max() > 1e-3, name
 
 
