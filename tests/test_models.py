@@ -305,7 +305,7 @@ def test_loading_is_silent_and_the_reader_s_own_settings_come_back(
     ("file", "content", "words"),
     [
         ("config.json", None, ("without config.json", "save_pretrained")),
-        ("config.json", b"", ("could not be loaded",)),
+        ("config.json", b"", ("without config.json",)),
         ("config.json", b"{not json", ("could not be loaded",)),
         ("config.json", b'{"model_type": "nothing-known"}', ("could not be loaded",)),
         ("model.safetensors", None, ("without weights", "save_pretrained")),
@@ -442,6 +442,33 @@ def test_a_cached_hub_model_loads_in_offline_mode(cached):
     assert models.in_cache(cached[0])
     assert type(model.network).__name__ == "BertForMaskedLM" and model.name == cached[0]
     assert trace(model, TEXT).tokens == ["[CLS]", "she", "saw", "them", "[SEP]"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "missing"),
+    [
+        ("model.safetensors", None, "weights"),
+        ("tokenizer.json", None, "tokenizer"),
+        ("tokenizer.json", "vocab.json", "tokenizer"),
+        ("model.safetensors", "model.safetensors.index.json", "model.safetensors.index.json"),
+    ],
+)
+def test_what_half_a_download_is_missing(cached, file, text, missing):
+    """An empty file, a vocabulary without its merges, an index that was cut off: each is none."""
+    name, snapshot = cached
+    (snapshot / file).write_bytes(b"")
+    for other in ("vocab.txt", "vocab.json", "merges.txt"):
+        (snapshot / other).unlink(missing_ok=True)
+    if text:
+        (snapshot / text).write_text('{"weight_map": {')
+    assert not models.in_cache(name)
+    refused(lambda: load_model(name), f"the cache lacks its {missing}", "could not be reached")
+
+
+def test_a_broken_file_of_the_cache_is_to_be_deleted(cached):
+    name, snapshot = cached
+    (snapshot / "config.json").write_text('{"model_type": ')
+    refused(lambda: load_model(name), "could not be loaded", f"delete {str(snapshot)!r}")
 
 
 def test_a_cached_hub_model_asks_nothing(cached, hub):

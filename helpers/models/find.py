@@ -38,9 +38,10 @@ def find(name: str | Path) -> Path | str:
 
 def _missing(folder: Path) -> list[str]:
     """Files that a model folder is missing. Unchecked, a bare tokenizer would load."""
-    files = {file.name for file in folder.iterdir() if file.is_file()}
+    files = {file.name for file in folder.iterdir() if file.is_file() and file.stat().st_size}
     missing = ["config.json"] if "config.json" not in files else []
-    tokenizer = r"tokenizer\.json|vocab\.(txt|json)|.+\.(model|spm)"
+    tokenizer = r"tokenizer\.json|vocab\.txt|.+\.(model|spm)"
+    pairs = {"vocab.json", "merges.txt"} <= files  # half of a byte-level tokenizer is none
     for weights in ("model.safetensors", "pytorch_model.bin"):
         index = f"{weights}.index.json"  # lists the files that hold the weights together
         if weights in files:
@@ -48,11 +49,12 @@ def _missing(folder: Path) -> list[str]:
         if index in files:
             text = (folder / index).read_text("utf-8")
             parts = set(re.findall(r'"([^"]+\.(?:safetensors|bin))"', text))
-            missing += sorted(parts - files)[:1]
+            missing += sorted(parts - files)[:1] if parts else [index]
             break
     else:
         missing.append("weights")
-    return missing + ["tokenizer"] * (not any(re.fullmatch(tokenizer, name) for name in files))
+    whole = pairs or any(re.fullmatch(tokenizer, name) for name in files)
+    return missing + ["tokenizer"] * (not whole)
 
 
 def _cached(name: str) -> tuple[Path | None, list[str]]:

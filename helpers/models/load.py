@@ -98,10 +98,12 @@ def _load(name: str | Path) -> Model:
                 source, config=config, output_loading_info=True, **exact
             )
         except Exception as error:  # broken files make every library below fail in its own way
-            why = " ".join(str(error).split())[:300]
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            if "snapshots" in Path(source).parts:  # of the cache, where half a download can lie
+                why += f" If a download was cut off, delete {str(source)!r} and load it again."
             raise ValueError(
                 f"name {str(name)!r} was found but could not be loaded as a model with its "
-                f"tokenizer: {type(error).__name__}: {why}"
+                f"tokenizer: {why}"
             ) from error
     _require_whole(name, network, report)
     return Model(network.eval(), tokenizer, str(name))
