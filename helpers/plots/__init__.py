@@ -8,13 +8,12 @@ from helpers.plots.bars import token_bars
 from helpers.plots.evidence import draw_alignment, draw_yardstick
 from helpers.plots.figures import (
     draw_attention,
-    draw_flow,
-    draw_rollout,
     draw_stage,
     draw_weight_and_norm,
 )
 from helpers.plots.lines import lines
 from helpers.plots.maps import heatmap, links
+from helpers.plots.paths import draw_flow, draw_rollout
 from helpers.plots.pipes import pipes
 from helpers.plots.style import CMAPS, PALETTE, ramp, style
 
