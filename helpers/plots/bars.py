@@ -27,7 +27,8 @@ def token_bars(
 ) -> Axes:
     """Draw one horizontal bar per token, the first token on top.
 
-    Beyond 1,000 tokens each bar is the largest value of a few neighbours, and the picture says so.
+    Where bars would be narrower than a pixel, each is the largest value of a few neighbours, and
+    the picture says so.
 
     data: (T,) values from 0 to `vmax`; NaN, which means not measured, gets no bar.
     tokens: T names.
@@ -62,13 +63,14 @@ def token_bars(
     if ax is None:
         size = 3 + AROUND + labels.room(names), map_height(names, [])
         ax = plt.subplots(figsize=inches(figsize, size))[1]
-    lengths, (block,) = windows.pooled(data[places])
+    lengths, (block,) = windows.pooled(data[places], ax)
     if block > 1 and each:
         raise ValueError(
-            f"{min(each)} has one entry per token, but {len(places):,} tokens have at most "
-            f"{windows.MOST_CELLS:,} bars; choose some of them with rows=."
+            f"{min(each)} has one entry per token, but {len(places):,} tokens share "
+            f"{len(lengths):,} bars; choose some of them with rows=."
         )
-    look = {"color": PALETTE["weights"], "height": 0.8 * block} | kwargs | each
+    height = block if len(lengths) > 2 * labels.ORDINARY else 0.8  # no gaps narrower than a pixel
+    look = {"color": PALETTE["weights"], "height": height} | kwargs | each
     ax.barh((np.arange(len(lengths)) + 0.5) * block, lengths, **look)
     ax.set(xlim=(0, vmax or None), ylim=(len(names), 0))
     ax.spines[["top", "right"]].set_visible(False)

@@ -115,7 +115,7 @@ class _EveryNth(FixedLocator):
 
     def _say(self, step: int) -> None:
         """Write what these labels are below the name of the axis, on each panel that has them."""
-        is_thin = step > 1 and self.size > ORDINARY
+        is_thin = step > 1 and (self.size > ORDINARY or self.shown)
         named = f"every {_ordinal(step)} {self.unit} is named" if is_thin else ""
         line = ", ".join(filter(None, [self.shown, named]))
         note = "\n".join(filter(None, [line, self.more]))

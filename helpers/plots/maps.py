@@ -45,8 +45,8 @@ def heatmap(
 
     Colours follow the square root of the value, so that small shares can be told apart too. An
     arrow on the colour bar says that some values lie beyond its end. The picture of a long text
-    says which labels are left out; beyond 1,000 rows or columns, each cell is the largest value of
-    a block, or the one furthest from the center.
+    says which labels are left out. Where cells would be narrower than a pixel, each is the largest
+    value of a block, or the one furthest from the center, and the picture says that too.
 
     data: (T, S), an array, tensor or table of finite numbers.
     queries: T names of the rows.
@@ -88,7 +88,10 @@ def heatmap(
     if ax is None:
         ax = plt.subplots(figsize=inches(figsize, map_size(queries, keys)))[1]
     cmap = cmap or ("weights" if center is None else DIFFERENCES)
-    cells, blocks = _cells(data[np.ix_(*places)], center, kwargs)
+    data = data[np.ix_(*places)]
+    if max(data.shape) > windows.FEW and kwargs.get("mask") is not None:
+        data = np.where(kwargs.pop("mask"), np.nan, data)  # seaborn leaves out NaN too
+    cells, blocks = windows.pooled(data, ax, center)
     sns.heatmap(
         cells,
         norm=norm,
@@ -108,6 +111,8 @@ def heatmap(
         ax.collections[-1].set_transform(Affine2D().scale(*blocks[::-1]) + ax.transData)
         ax.set(xlim=(0, len(keys)), ylim=(len(queries), 0))
     ax.spines[:].set(visible=True, color="0.7")
+    if max(data.shape) > labels.ORDINARY:  # or the frame hides the first column, often the sink
+        ax.spines[:].set_zorder(0.5)
     which = "largest" if center is None else "most extreme"
     more = f"each cell is the {which} of {blocks[0]} × {blocks[1]}" if max(blocks) > 1 else ""
     labels.token_ticks(ax.xaxis, keys, shown=windows.span(places[1], shape[1]), more=more)
@@ -155,15 +160,6 @@ def _places(shape: tuple[int, int], rows, columns, options: dict) -> tuple:
             "cells; choose a part of it with rows= and columns=."
         )
     return places
-
-
-def _cells(data, center: float | None, options: dict) -> tuple:
-    """What is drawn as cells, and how many rows and columns of the data each of them covers."""
-    mask = options.get("mask")
-    if max(data.shape) <= windows.MOST_CELLS or mask is None:
-        return windows.pooled(data, center)
-    # A block is masked where all its values are, which NaN says as well.
-    return windows.pooled(np.where(options.pop("mask"), np.nan, data), center)
 
 
 def _norm(data, vmin: float, vmax: float | None, center: float | None):

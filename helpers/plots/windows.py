@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from helpers import _validate
 
 Window = range | slice | Sequence[int] | None
-MOST_CELLS = 1000  # rows or columns of a map, or bars: about one for each pixel of a picture
+FEW = 250  # rows, columns or bars that are always drawn one by one
 MOST_NUMBERS = 4000  # numbers written into cells
 
 
@@ -67,13 +68,19 @@ def part(values, shape: tuple[int, int], places: Sequence[np.ndarray]):
     return np.asarray(values)[np.ix_(*places)] if is_whole else values
 
 
-def pooled(values: np.ndarray, center: float | None = None) -> tuple[np.ndarray, tuple[int, ...]]:
-    """At most MOST_CELLS along each axis, and the number of values along it that became one.
+def pooled(
+    values: np.ndarray, ax: Axes, center: float | None = None
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Values of a picture whose cells, or bars, would be narrower than the pixels of these Axes.
 
     The largest value of a block stands for it, so that none disappears between two pixels; around
-    a center, it is the one furthest from it. NaN stays where a block holds nothing else.
+    a center, it is the one furthest from it. NaN stays where a block holds nothing else. Returns
+    the values and the size of a block along each of their axes, 1 where nothing was changed.
     """
-    blocks = tuple(max(1, ceil(size / MOST_CELLS)) for size in values.shape)
+    box = ax.get_window_extent()  # before the layout, which leaves at least four fifths of it
+    pixels = (box.height, box.width)[: values.ndim]
+    most = [max(FEW, int(0.8 * side * 100 / ax.figure.dpi)) for side in pixels]
+    blocks = tuple(max(1, ceil(n / limit)) for n, limit in zip(values.shape, most, strict=True))
     if prod(blocks) == 1:
         return values, blocks
     low = high = values
