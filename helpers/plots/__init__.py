@@ -2,6 +2,8 @@
 
 `heatmap`, `lines`, `token_bars`, `pipes` and `links` take data and `ax`, and return the Axes.
 `draw_…` take a Trace (or a Measured) and return a Figure, which a cell shows by ending with it.
+Both say what they leave out of a long text; `rows` and `columns`, or `queries` and `keys`, show a
+part of it at full size, with the numbers and colours of the whole.
 """
 
 from helpers.plots.bars import token_bars

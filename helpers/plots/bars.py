@@ -45,6 +45,7 @@ def token_bars(
 
     Example: `plots.token_bars(mixing_ratio(run, "Attn-N")[0], run.tokens)`.
     """
+    tokens = list(tokens)
     there = f"there are {len(tokens)} tokens"
     data = _validate.array("data", data, (len(tokens),), there, missing=True)
     _validate.colours(0, vmax)

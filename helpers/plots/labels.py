@@ -124,7 +124,7 @@ class _EveryNth(FixedLocator):
         group = axes.get_shared_x_axes() if x else axes.get_shared_y_axes()
         for axis in (ax.xaxis if x else ax.yaxis for ax in group.get_siblings(axes)):
             if axis.get_tick_params()["labelbottom" if x else "labelleft"]:
-                name = axis.label.get_text().removesuffix(_NOTES.get(axis.label, ""))
+                name = axis.label.get_text().removesuffix(_NOTES.get(axis.label, f"\n{note}"))
                 _NOTES[axis.label] = f"\n{note}" if name and note else note
                 axis.label.set_text(name + _NOTES[axis.label])
 

@@ -118,12 +118,16 @@ def _groups(column: pd.Series) -> tuple[list, list]:
 def _axes(ax: Axes, column: pd.Series) -> None:
     """A tick per x, if they are few, and y from 0 on or from below it."""
     places = sorted(column.unique())
-    if len(places) <= 15:
+    names = list(column.unique())
+    if all(isinstance(name, str) for name in names):
+        where = ax.xaxis.convert_units(names)
+        if len(names) <= 15:
+            labels.write_ticks(ax.xaxis, where, names)
+        else:
+            labels.token_ticks(ax.xaxis, names, where)
+            ax.tick_params("x", rotation=90)
+    elif len(places) <= 15:
         ax.set_xticks(places)
-    elif all(isinstance(place, str) for place in places):
-        names = list(column.unique())
-        labels.token_ticks(ax.xaxis, names, ax.xaxis.convert_units(names))
-        ax.tick_params("x", rotation=90)
     ax.autoscale(axis="y")  # axes that share y may have been fixed by an earlier call
     ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     ax.spines[["top", "right"]].set_visible(False)

@@ -69,7 +69,7 @@ def heatmap(
 
     Example: `plots.heatmap(run.attention[0, 2], run.tokens, rows=range(10))`.
     """
-    keys = queries if keys is None else keys
+    queries, keys = list(queries), list(queries if keys is None else keys)
     shape = len(queries), len(keys)
     reason = f"there are {shape[0]} queries and {shape[1]} keys; give one name per row and column"
     data = _validate.array("data", data, shape, reason)

@@ -56,6 +56,7 @@ def pipes(
 
     Example: `plots.pipes(with_residual(maps), tokens)`.
     """
+    tokens = list(tokens)
     T = len(tokens)
     L = len(data) or 1
     data = _validate.array("data", data, (L, T, T), f"there are {T} tokens; give (L, T, T)")

@@ -4,6 +4,7 @@ from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from matplotlib.colors import to_hex
@@ -90,6 +91,13 @@ def test_a_part_of_a_map_has_the_colours_of_the_whole():
     assert whole.collections[0].colorbar.ax.get_ylabel() == "share of the row", "of all keys"
     center = plots.heatmap(A, tokens, center=0, rows=range(3))
     assert colours(center) == (-3, 3)
+
+
+def test_names_may_be_a_column_of_a_table():
+    column = pd.Series(list("abc"), index=[7, 8, 9])
+    for ax in (plots.heatmap(sink(3), column), plots.token_bars([1, 1, 1], column)):
+        assert names(ax.yaxis) == ["a", "b", "c"]
+    assert names(plots.pipes([sink(3)], column, rows=[2]).yaxis)[0] == "c"
 
 
 def test_options_that_have_a_value_per_cell_or_bar_are_cut_too():
@@ -195,4 +203,3 @@ def test_pipes_of_a_part_are_as_wide_as_in_the_whole():
     assert "2 of 300 tokens and the pipes between them" in ax.get_ylabel()
     ax = plots.pipes(A[:, :120, :120], tokens[:120])
     assert max(png(ax.figure).shape) <= 2000 and smallest_letters(ax.figure) >= 10
-    assert not plt.get_fignums()[2:], "refused pictures are not left open"
