@@ -3,27 +3,28 @@
 Arguments count from 0, negative ones from the end; titles count from 1, as in the papers. A Figure
 is made outside pyplot: a cell that ends with it shows one picture, and none of yours is closed.
 `figsize` is in inches; without it a figure fits its tokens, and is never too wide for a notebook.
-"""
 
-from typing import Literal
+`queries` and `keys` choose the part of a long text that is shown: a range, a slice or a list of
+positions, such as `queries=range(200, 260)`. Colours and shares stay those of the whole text.
+"""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from helpers import _validate
-from helpers.block import MEASURED, TABLE, mixing_ratio, stage_map
-from helpers.norms import weighted_norms
-from helpers.paths import flow, rollout
-from helpers.plots import labels
+from helpers.block import mixing_ratio, stage_map
+from helpers.norms import transformed_norms
+from helpers.plots import labels, windows
 from helpers.plots.bars import token_bars
 from helpers.plots.maps import AROUND, BAR, cells, heatmap, map_height, map_size
-from helpers.plots.style import colour, picture, stage_cmap, styled
+from helpers.plots.style import colour, inches, picture, stage_cmap, styled
 from helpers.tracing import Trace
 
 MEASURES = ("weight", "norm")
 BARS = 2.4  # inches of a panel of bars
 Size = tuple[float, float] | None
+Window = windows.Window
 
 
 @styled()
@@ -33,6 +34,8 @@ def draw_attention(
     head: int | None = None,
     *,
     vmax: float | None = 1.0,
+    queries: Window = None,
+    keys: Window = None,
     figsize: Size = None,
     **kwargs,
 ) -> Figure:
@@ -41,22 +44,30 @@ def draw_attention(
     run: what `trace` returned.
     layer, head: from 0; None is all heads.
     vmax: the last colour; 1 makes pictures comparable, None is the largest weight of this map.
+    queries, keys: the part that is shown; its colours are those of the whole map.
     **kwargs: go to `plots.heatmap`: title, cmap, …
 
-    Raises ValueError for a layer or head that the model does not have.
+    Raises ValueError for a layer, a head or a part that the run does not have.
 
-    Example: `plots.draw_attention(run, layer=0, head=2)`.
+    Example: `plots.draw_attention(run, layer=0, head=2, queries=range(5))`.
     """
     weights, name = one_map(run, MEASURES[0], layer, head)
-    figure = picture(*figsize or map_size(run.tokens, run.keys))
-    options = {"title": f"Attention weights, {name}", "vmax": vmax} | kwargs
+    part, *sides = window(run, queries, keys)
+    figure = picture(*inches(figsize, map_size(*sides)))
+    options = {"title": f"Attention weights, {name}", "vmax": vmax, **part} | kwargs
     heatmap(weights, run.tokens, run.keys, ax=figure.subplots(), **options)
     return figure
 
 
 @styled()
 def draw_weight_and_norm(
-    run: Trace, layer: int, head: int | None = None, *, figsize: Size = None
+    run: Trace,
+    layer: int,
+    head: int | None = None,
+    *,
+    queries: Window = None,
+    keys: Window = None,
+    figsize: Size = None,
 ) -> Figure:
     """Draw weights and norms of the same layer and head side by side, rows divided by their sums.
 
@@ -65,16 +76,18 @@ def draw_weight_and_norm(
 
     run: what `trace` returned.
     layer, head: from 0; None is all heads.
+    queries, keys: the part that is shown; rows are divided by their sums over all keys.
 
-    Raises ValueError for a layer or head that the model does not have.
+    Raises ValueError for a layer, a head or a part that the run does not have.
 
     Example: `plots.draw_weight_and_norm(run, layer=3)`.
     """
     maps = [one_map(run, measure, layer, head) for measure in MEASURES]
     shares = [row_shares(values) for values, _ in maps]
-    width = AROUND + labels.room(run.tokens) + 2 * (cells(len(run.keys)) + BAR)
-    figure = picture(*figsize or (width, map_height(run.tokens, run.keys)))
-    options = {"vmax": max(float(share.max()) for share in shares)}
+    part, shown, read = window(run, queries, keys)
+    width = AROUND + labels.room(shown) + 2 * (cells(len(read)) + BAR)
+    figure = picture(*inches(figsize, (width, map_height(shown, read))))
+    options = {"vmax": max(float(share.max()) for share in shares), **part}
     for n, ax in enumerate(figure.subplots(1, 2, sharey=True)):
         title = f"{MEASURES[n].capitalize()}s, {maps[n][1]}"
         cmap = f"{MEASURES[n]}s"
@@ -84,7 +97,14 @@ def draw_weight_and_norm(
 
 @styled()
 def draw_stage(
-    run: Trace, stage: str, layer: int, *, vmax: float | None = 1.0, figsize: Size = None
+    run: Trace,
+    stage: str,
+    layer: int,
+    *,
+    vmax: float | None = 1.0,
+    queries: Window = None,
+    keys: Window = None,
+    figsize: Size = None,
 ) -> Figure:
     """Draw one stage's map, rows divided by their sums, beside its mixing ratios.
 
@@ -92,117 +112,28 @@ def draw_stage(
     stage: one of `run.stages`.
     layer: from 0.
     vmax: the last colour of the map; None is its largest share.
+    queries, keys: the part that is shown; shares and the mean ratio are those of the whole text.
 
-    Raises ValueError for a stage or a layer that this run does not have.
+    Raises ValueError for a stage, a layer or a part that this run does not have.
 
     Example: `plots.draw_stage(run, "AttnRes-N", layer=2)`.
     """
     maps, ratios = stage_map(run, stage), mixing_ratio(run, stage)
     layer = _validate.index("layer", layer, len(maps))
-    figure, (left, right) = _map_and_bars(run, figsize)
+    part, *sides = window(run, queries, keys)
+    figure, (left, right) = map_and_bars(*sides, sides[0], figsize)
     options = {
         "title": f"{stage}, layer {layer + 1}",
         "cmap": stage_cmap(stage),
         "vmax": vmax,
         "ax": left,
+        **part,
     }
     heatmap(row_shares(maps[layer]), run.tokens, **options)
     title = f"Mixing ratio, mean {ratios[layer].mean():.2f}"
-    options = {"label": "mixing ratio", "color": colour(stage), "ax": right}
+    options = {"label": "mixing ratio", "color": colour(stage), "rows": queries, "ax": right}
     token_bars(ratios[layer], run.tokens, title=title, **options)
     return figure
-
-
-@styled()
-def draw_rollout(
-    run: Trace,
-    stage: str = "Attn-W",
-    residual: float | Tensor | Literal["measured"] = 0.5,
-    layer: int = -1,
-    query: int = 0,
-    *,
-    vmax: float | None = None,
-    figsize: Size = None,
-) -> Figure:
-    """Draw rollout up to a layer, beside the row of one query (Abnar & Zuidema 2020, section 3).
-
-    run: what `trace` returned, of self-attention.
-    stage: one of `run.stages`.
-    residual: as in `residual_of`.
-    layer, query: from 0, negative ones from the end.
-    vmax: the last colour of the map; None is its largest share.
-
-    Raises ValueError for a stage, layer or query that this run does not have, an invalid residual,
-    and a run of cross-attention.
-
-    Example: `plots.draw_rollout(run, "Attn-N", "measured", query=2)`.
-    """
-    maps, kept, layer, query = _path(run, stage, residual, layer, query)
-    values = rollout(maps, kept)[layer]
-    figure, (left, right) = _map_and_bars(run, figsize)
-    title = f"Rollout over {stage}, layer {layer + 1}"
-    heatmap(values, run.tokens, title=title, cmap=stage_cmap(stage), vmax=vmax, ax=left)
-    options = {"label": "share of the row", "color": colour(stage), "vmax": None}
-    title = f"Row of {_query(run, query)}"
-    token_bars(values[query], run.tokens, title=title, ax=right, **options)
-    return figure
-
-
-@styled()
-def draw_flow(
-    run: Trace,
-    stage: str = "Attn-W",
-    residual: float | Tensor | Literal["measured"] = 0.5,
-    layer: int = -1,
-    query: int = 0,
-    *,
-    figsize: Size = None,
-) -> Figure:
-    """Draw what one query gets from each input token, by rollout and by flow, on one range.
-
-    Arguments and errors are those of `draw_rollout` (Abnar & Zuidema 2020, section 3).
-
-    Example: `plots.draw_flow(run, "AttnResLn-N", query=2)`.
-    """
-    maps, kept, layer, query = _path(run, stage, residual, layer, query)
-    rows = {
-        "Rollout": rollout(maps, kept)[layer, query],
-        "Flow": flow(maps, kept, layer=layer, query=query),
-    }
-    figure, axes = two_bars(run.tokens, figsize)
-    options = {"vmax": 1.05 * max(float(row.max()) for row in rows.values())}
-    options |= {"label": f"share of the row ({_query(run, query)})", "color": colour(stage)}
-    for ax, (name, row) in zip(axes, rows.items(), strict=True):
-        title = f"{name} over {stage}, layer {layer + 1}"
-        token_bars(row, run.tokens, title=title, ax=ax, **options)
-    return figure
-
-
-def residual_of(run: Trace, stage: str, residual: float | Tensor | Literal["measured"]):
-    """The residual for `rollout` and `flow` over one stage: a number in [0, 1], or (L, T).
-
-    It is 0 for the stages that hold the residual in their map, whatever was asked for. "measured"
-    is 1 − the mixing ratio of "AttnResLn-N", or of "AttnRes-N" where there is no LayerNorm.
-    """
-    if TABLE[stage].residual:
-        return 0.0
-    if isinstance(residual, str):
-        _validate.choice("residual", residual, ("measured",))
-        return 1 - mixing_ratio(run, next(name for name in MEASURED if name in run.stages))
-    return residual
-
-
-def _path(run: Trace, stage: str, residual, layer: int, query: int) -> tuple:
-    """What goes through several layers: the maps, the residual, the layer and the query."""
-    maps = stage_map(run, stage)
-    if run.is_cross:
-        raise ValueError(
-            "run is cross-attention, from target to source, which does not go through layers; "
-            'trace with attention="encoder" or "decoder".'
-        )
-    layer = _validate.index("layer", layer, len(maps))
-    query = _validate.index("query", query, len(run.tokens))
-    return maps, residual_of(run, stage, residual), layer, query
 
 
 def one_map(run: Trace, measure: str, layer: int, head: int | None) -> tuple[Tensor, str]:
@@ -214,8 +145,10 @@ def one_map(run: Trace, measure: str, layer: int, head: int | None) -> tuple[Ten
         stage = "Attn-W" if measure == "weight" else "Attn-N"
         return stage_map(run, stage)[layer], f"layer {layer + 1}, all heads"
     head = _validate.index("head", head, run.attention.shape[1])
-    values = run.attention if measure == "weight" else weighted_norms(run)
-    return values[layer, head], f"layer {layer + 1}, head {head + 1}"
+    values = run.attention[layer, head]
+    if measure == "norm":
+        values = values * transformed_norms(run)[layer, head]  # ‖αf(x)‖ of one head alone
+    return values, f"layer {layer + 1}, head {head + 1}"
 
 
 def row_shares(values: Tensor) -> Tensor:
@@ -224,19 +157,30 @@ def row_shares(values: Tensor) -> Tensor:
     return values / total.where(total > 0, 1.0)
 
 
-def _query(run: Trace, query: int) -> str:
-    return f"query {query + 1}: {labels.short(run.tokens[query])}"
+def window(run: Trace, queries: Window, keys: Window) -> tuple[dict, list[str], list[str]]:
+    """What `heatmap` is told of a part of a text, and the names of its rows and columns."""
+    rows = windows.positions("queries", queries, len(run.tokens))
+    columns = windows.positions("keys", keys, len(run.keys))
+    sides = [run.tokens[n] for n in rows], [run.keys[n] for n in columns]
+    return {"rows": rows, "columns": columns}, *sides
 
 
-def _map_and_bars(run: Trace, figsize: Size) -> tuple[Figure, tuple[Axes, Axes]]:
-    """A figure with room for a map of the run and, to its right, a bar per row."""
-    width, height = map_size(run.tokens, run.tokens)
-    figure = picture(*figsize or (width + BARS, height))
-    side = figure.get_figwidth() - BARS
-    return figure, figure.subplots(1, 2, width_ratios=(side, BARS), sharey=True)
+def map_and_bars(
+    rows: list[str], columns: list[str], bars: list[str], figsize: Size, sharey: bool = True
+) -> tuple[Figure, tuple[Axes, Axes]]:
+    """A figure with room for a map and, to its right, bars: one per row, or with names of theirs.
+
+    rows, columns, bars: the names of each. sharey: whether the bars are those of the rows.
+    """
+    width, height = map_size(rows, columns)
+    own = 0 if sharey else labels.room(bars)
+    usual = width + BARS + own, max(height, map_height(bars, columns))
+    figure = picture(*inches(figsize, usual))
+    side = figure.get_figwidth() - BARS - own
+    return figure, figure.subplots(1, 2, width_ratios=(side, BARS + own), sharey=sharey)
 
 
 def two_bars(tokens: list[str], figsize: Size) -> tuple[Figure, tuple[Axes, Axes]]:
     """A figure with room for two panels of bars, one per token."""
-    figure = picture(*figsize or (8.0, map_height(tokens, [])))
+    figure = picture(*inches(figsize, (8.0, map_height(tokens, []))))
     return figure, figure.subplots(1, 2, sharey=True)

@@ -12,10 +12,12 @@ from scipy.optimize import isotonic_regression
 
 from helpers import _validate
 from helpers.plots import labels
-from helpers.plots.style import appearance, on_white, ramp, styled
+from helpers.plots.style import appearance, inches, on_white, ramp, styled
 
 OURS = "named line"  # marks what later calls on the same Axes must know about
 SIZE = 8  # points, of names at the ends of lines; none moves further than this
+MOST_NAMES = 100  # in a legend
+TALLEST = 19.0  # inches
 
 
 @styled()
@@ -49,7 +51,8 @@ def lines(
     **kwargs: go to `seaborn.lineplot`: errorbar=None, estimator="median", linewidth=1, …
 
     Raises TypeError for anything but a table, and ValueError for a column that it does not have or
-    that has missing (in `y`: only missing), infinite or (in `y`) other values than numbers.
+    that has missing (in `y`: only missing), infinite or (in `y`) other values than numbers, and for
+    more than MOST_NAMES lines whose names would be written.
 
     Example: `plots.lines(table, x="layer", y="weight", hue="category")`.
     """
@@ -62,10 +65,16 @@ def lines(
     measured = columns["y"].astype(object).where(columns["y"].notna(), np.nan)
     columns["y"] = _validate.real(f"y, the column {y!r} of data,", measured.tolist())
     names, rows = _groups(columns.get("hue", pd.Series([""] * len(data))))
+    if len(names) > MOST_NAMES and legend is not False:
+        raise ValueError(
+            f"hue, the column {hue!r} of data, names {len(names):,} lines, of which at most "
+            f"{MOST_NAMES} can be told apart; choose some rows of data, or give legend=False."
+        )
     data = data.reset_index(drop=True).assign(**{y: columns["y"]})
     labels.axes(ax)
     if ax is None:
-        ax = plt.subplots(figsize=figsize or (6.5, max(3.4, 0.18 * len(names))))[1]
+        height = min(TALLEST, max(3.4, 0.18 * len(names)))
+        ax = plt.subplots(figsize=inches(figsize, (6.5, height)))[1]
     numbers = all(isinstance(name, Real) for name in names)
     colours = dict(zip(names, ramp(len(names)), strict=True)) if numbers else {}
     if (palette := kwargs.pop("palette", None)) is not None:
@@ -109,12 +118,20 @@ def _groups(column: pd.Series) -> tuple[list, list]:
 def _axes(ax: Axes, column: pd.Series) -> None:
     """A tick per x, if they are few, and y from 0 on or from below it."""
     places = sorted(column.unique())
-    if len(places) <= 15:
+    names = list(column.unique())
+    if all(isinstance(name, str) for name in names):
+        where = ax.xaxis.convert_units(names)
+        if len(names) <= 15:
+            labels.write_ticks(ax.xaxis, where, names)
+        else:
+            labels.token_ticks(ax.xaxis, names, where)
+            ax.tick_params("x", rotation=90)
+    elif len(places) <= 15:
         ax.set_xticks(places)
     ax.autoscale(axis="y")  # axes that share y may have been fixed by an earlier call
     ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params("both", labelsize=8)
+    labels.number_ticks(ax, "both")
 
 
 def _write_names(ax: Axes, hue: str, legend: bool | None) -> None:

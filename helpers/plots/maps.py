@@ -10,11 +10,12 @@ from matplotlib.colors import CenteredNorm, Colormap, PowerNorm
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Affine2D
 
 from helpers import _validate
 from helpers.datasets import Gold
-from helpers.plots import labels
-from helpers.plots.style import CMAPS, DIFFERENCES, WIDEST, styled
+from helpers.plots import labels, windows
+from helpers.plots.style import CMAPS, DIFFERENCES, WIDEST, inches, styled
 
 SMALLEST, TALLEST = 2.0, 11.0  # inches of the cells of a map together
 BAR = 0.75  # inches: the colour bar with its numbers and its name
@@ -34,6 +35,8 @@ def heatmap(
     vmax: float | None = None,
     center: float | None = None,
     cmap: str | Colormap | None = None,
+    rows: windows.Window = None,
+    columns: windows.Window = None,
     figsize: tuple[float, float] | None = None,
     ax: Axes | None = None,
     **kwargs,
@@ -41,7 +44,9 @@ def heatmap(
     """Draw a (T, S) map of values ≥ 0, or of differences around a center.
 
     Colours follow the square root of the value, so that small shares can be told apart too. An
-    arrow on the colour bar says that some values lie beyond its end.
+    arrow on the colour bar says that some values lie beyond its end. The picture of a long text
+    says which labels are left out. Where cells would be narrower than a pixel, each is the largest
+    value of a block, or the one furthest from the center, and the picture says that too.
 
     data: (T, S), an array, tensor or table of finite numbers.
     queries: T names of the rows.
@@ -52,16 +57,19 @@ def heatmap(
         the same to maps that are compared.
     center: give 0 for differences: a diverging map, to `vmax` on both sides of the center.
     cmap: a name in `plots.CMAPS`, such as "norms" or "Attn-N", or a colour map of matplotlib.
+    rows, columns: the part that is shown: a range, a slice or a list of positions, from 0 or
+        negative from the end. Its colours and the name of its bar are those of the whole map.
     figsize: inches, of a figure of its own.
     ax: where to draw; without it, in a new pyplot figure that fits the map.
     **kwargs: go to `seaborn.heatmap`: annot=True, cbar=False, square=True, …
 
-    Raises ValueError where the names do not fit the shape, and for values that are NaN, infinite
-    or, without `center`, negative.
+    Raises ValueError where the names do not fit the shape, for values that are NaN, infinite or,
+    without `center`, negative, for rows or columns that do not exist, and where `annot` would
+    write more numbers than can be read.
 
-    Example: `plots.heatmap(run.attention[0, 2], run.tokens)`.
+    Example: `plots.heatmap(run.attention[0, 2], run.tokens, rows=range(10))`.
     """
-    keys = queries if keys is None else keys
+    queries, keys = list(queries), list(queries if keys is None else keys)
     shape = len(queries), len(keys)
     reason = f"there are {shape[0]} queries and {shape[1]} keys; give one name per row and column"
     data = _validate.array("data", data, shape, reason)
@@ -69,28 +77,46 @@ def heatmap(
     if center is None and vmin >= 0:
         _validate.within("data", data, np.inf, "give center=0 for a map of differences")
     labels.axes(ax)
-    if ax is None:
-        ax = plt.subplots(figsize=figsize or map_size(queries, keys))[1]
     norm = kwargs.pop("norm", None) or _norm(data, vmin, vmax, center)
+    bar, name = _bar(data, norm), _name(data, center) if label is None else label
+    places = _places(shape, rows, columns, kwargs)
+    queries, keys = (
+        [names[n] for n in p] for names, p in zip((queries, keys), places, strict=True)
+    )
+    for option in {"annot", "mask"} & kwargs.keys():
+        kwargs[option] = windows.part(kwargs[option], shape, places)
+    if ax is None:
+        ax = plt.subplots(figsize=inches(figsize, map_size(queries, keys)))[1]
     cmap = cmap or ("weights" if center is None else DIFFERENCES)
+    data = data[np.ix_(*places)]
+    if max(data.shape) > windows.FEW and kwargs.get("mask") is not None:
+        data = np.where(kwargs.pop("mask"), np.nan, data)  # seaborn leaves out NaN too
+    cells, blocks = windows.pooled(data, ax, center)
     sns.heatmap(
-        data,
+        cells,
         norm=norm,
         cmap=CMAPS.get(cmap, cmap) if isinstance(cmap, str) else cmap,
         ax=ax,
         xticklabels=False,
         yticklabels=False,
         **{
-            "linewidths": 0.5 if max(shape) <= 50 else 0,
+            "linewidths": 0.5 if max(cells.shape) <= 50 else 0,
             # As tall as the map, wherever the layout puts the map.
             "cbar_ax": ax.inset_axes([1.03, 0, 0.04, 1]) if kwargs.get("cbar", True) else None,
             **kwargs,
-            "cbar_kws": _bar(data, norm) | kwargs.get("cbar_kws", {}),
+            "cbar_kws": bar | kwargs.get("cbar_kws", {}),
         },
     )
+    if max(blocks) > 1:  # rows and columns keep their numbers
+        ax.collections[-1].set_transform(Affine2D().scale(*blocks[::-1]) + ax.transData)
+        ax.set(xlim=(0, len(keys)), ylim=(len(queries), 0))
     ax.spines[:].set(visible=True, color="0.7")
-    labels.token_ticks(ax.xaxis, keys)
-    labels.token_ticks(ax.yaxis, queries)
+    if max(data.shape) > labels.ORDINARY:  # or the frame hides the first column, often the sink
+        ax.spines[:].set_zorder(0.5)
+    which = "largest" if center is None else "most extreme"
+    more = f"each cell is the {which} of {blocks[0]} × {blocks[1]}" if max(blocks) > 1 else ""
+    labels.token_ticks(ax.xaxis, keys, shown=windows.span(places[1], shape[1]), more=more)
+    labels.token_ticks(ax.yaxis, queries, shown=windows.span(places[0], shape[0]))
     ax.tick_params("x", rotation=90 * any(len(str(key)) > 2 for key in keys))
     ax.tick_params("both", length=0, pad=2)
     # Not where a map beside it, or below it, has the same rows or columns and names them.
@@ -99,8 +125,8 @@ def heatmap(
     if ax.yaxis.get_tick_params()["labelleft"]:
         ax.set_ylabel("query (reads)")
     if colours := ax.collections[-1].colorbar:
-        colours.ax.tick_params(labelsize=8, length=2)
-        labels.write(colours.ax.yaxis.label, _name(data, center) if label is None else label)
+        labels.number_ticks(colours.ax, "both", length=2)
+        labels.write(colours.ax.yaxis.label, name)
     labels.write_title(ax, title)
     return ax
 
@@ -119,6 +145,21 @@ def map_height(queries: Sequence[str], keys: Sequence[str]) -> float:
 def cells(n: int) -> float:
     """Inches that n rows or columns take where each has its label."""
     return max(SMALLEST, labels.PITCH * n)
+
+
+def _places(shape: tuple[int, int], rows, columns, options: dict) -> tuple:
+    """The positions of the rows and of the columns that are shown."""
+    places = (
+        windows.positions("rows", rows, shape[0]),
+        windows.positions("columns", columns, shape[1]),
+    )
+    numbers = len(places[0]) * len(places[1])
+    if numbers > windows.MOST_NUMBERS and options.get("annot") not in (None, False):
+        raise ValueError(
+            f"annot must write at most {windows.MOST_NUMBERS:,} numbers, got a map of {numbers:,} "
+            "cells; choose a part of it with rows= and columns=."
+        )
+    return places
 
 
 def _norm(data, vmin: float, vmax: float | None, center: float | None):

@@ -9,12 +9,14 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from helpers import _validate
-from helpers.plots import labels
-from helpers.plots.style import PALETTE, WIDEST, styled
+from helpers.plots import labels, windows
+from helpers.plots.style import PALETTE, WIDEST, inches, styled
 
 THINNEST = 0.03  # capacity of the thinnest pipe that is drawn
 THICKEST = 8  # points, the width of a pipe of capacity 1
 NODES = "0.25"
+MOST_ROWS = 128  # tokens between which pipes can still be followed
+TALLEST = 19.0  # inches
 
 
 @styled()
@@ -28,6 +30,7 @@ def pipes(
     label: str = "",
     vmax: float | None = None,
     color: str = PALETTE["weights"],
+    rows: windows.Window = None,
     figsize: tuple[float, float] | None = None,
     ax: Axes | None = None,
     **kwargs,
@@ -42,15 +45,18 @@ def pipes(
     result: (T,) values ≥ 0, each a bar and a number beside its input token.
     label, vmax: the name of the result, and the longest bar (the largest result if not given).
     color: of pipes and bars.
+    rows: the tokens that are shown: a range, a slice or a list of positions, from 0 or negative
+        from the end. Only pipes between them are drawn, as wide as in the whole.
     figsize: inches, of a figure of its own.
     ax: where to draw; without it, in a new pyplot figure that fits the tokens.
     **kwargs: go to `LineCollection`: alpha=0.3, …
 
-    Raises ValueError where tokens, result or query do not fit the shape, for NaN and infinite
-    values, and for capacities outside [0, 1].
+    Raises ValueError where tokens, result, query or rows do not fit the shape, for NaN and infinite
+    values, for capacities outside [0, 1], and for more than MOST_ROWS tokens.
 
     Example: `plots.pipes(with_residual(maps), tokens)`.
     """
+    tokens = list(tokens)
     T = len(tokens)
     L = len(data) or 1
     data = _validate.array("data", data, (L, T, T), f"there are {T} tokens; give (L, T, T)")
@@ -61,30 +67,54 @@ def pipes(
         result = _validate.array("result", result, (T,), f"there are {T} tokens")
         _validate.within("result", result, np.inf, "a bar begins at 0")
     labels.axes(ax)
+    places = _places(rows, T, query)
+    names, n = [tokens[place] for place in places], len(places)
     if ax is None:
-        size = (min(WIDEST, 1.4 + 1.1 * L + 2 * labels.room(tokens)), 1.7 + 0.26 * T)
-        ax = plt.subplots(figsize=figsize or size)[1]
-    rows = np.arange(T) + 0.5
+        height = min(TALLEST, 1.7 + 0.26 * n)
+        size = min(WIDEST, 1.4 + 1.1 * L + 2 * labels.room(names)), height
+        ax = plt.subplots(figsize=inches(figsize, size))[1]
+    heights = np.arange(n) + 0.5
     reached = np.arange(T) == query if query is not None else np.full(T, True)
     for layer in range(L, 0, -1):  # from the query down to the input
         drawn = np.where(reached[:, None], data[layer - 1], 0)
-        upper, lower = (drawn >= THINNEST).nonzero()
-        ends = [[(layer, i + 0.5), (layer - 1, j + 0.5)] for i, j in zip(upper, lower, strict=True)]
-        look = {"colors": color, "alpha": 0.6, "linewidths": THICKEST * drawn[upper, lower]}
-        ax.add_collection(LineCollection(ends, **look | kwargs))
-        ax.plot(np.full(T, layer), rows, "o", color=NODES, ms=3.5)
         reached = (drawn > 0).any(axis=0)
-    ax.plot(np.zeros(T), rows, "o", color=NODES, ms=3.5)
+        shown = drawn[np.ix_(places, places)]
+        upper, lower = (shown >= THINNEST).nonzero()
+        ends = [[(layer, i + 0.5), (layer - 1, j + 0.5)] for i, j in zip(upper, lower, strict=True)]
+        look = {"colors": color, "alpha": 0.6, "linewidths": THICKEST * shown[upper, lower]}
+        ax.add_collection(LineCollection(ends, **look | kwargs))
+        ax.plot(np.full(n, layer), heights, "o", color=NODES, ms=3.5)
+    ax.plot(np.zeros(n), heights, "o", color=NODES, ms=3.5)
     if query is not None:
-        ax.plot(L, query + 0.5, "D", color="white", markeredgecolor="black", ms=8)
+        place = heights[places == query]
+        ax.plot([L], place, "D", color="white", markeredgecolor="black", ms=8)
     if result is not None:
-        _ends(ax, result, result.max() if vmax is None else vmax, color)
-    _axes(ax, tokens, L, None if result is None else label)
+        _ends(ax, result[places], result.max() if vmax is None else vmax, color)
+    _axes(ax, names, L, None if result is None else label)
+    if span := windows.span(places, T):
+        labels.token_ticks(ax.yaxis, names, shown=f"{span} and the pipes between them")
     key = [Line2D([], [], color=color, alpha=0.6, lw=THICKEST * c, label=c) for c in (0.1, 0.5, 1)]
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 4}
     ax.legend(handles=key, title="capacity of a pipe", ncols=3, frameon=False, **below)
     labels.write_title(ax, title)
     return ax
+
+
+def _places(rows: windows.Window, T: int, query: int | None) -> np.ndarray:
+    """The positions that are shown, the query among them, and not too many."""
+    places = windows.positions("rows", rows, T)
+    if len(places) > MOST_ROWS:
+        raise ValueError(
+            f"pipes can be followed between at most {MOST_ROWS} tokens, got {len(places):,}; "
+            f"choose some of them with rows=, such as rows=range({min(T, 40)}), or draw one layer "
+            "as a heatmap."
+        )
+    if query is not None and query not in places:
+        raise ValueError(
+            f"rows must show the query, which is position {query} (counted from 0), got "
+            f"{_validate.shown(rows)}."
+        )
+    return places
 
 
 def _ends(ax: Axes, result: np.ndarray, top: float, color: str) -> None:

@@ -4,7 +4,8 @@ A colour has one meaning in all lessons, and nothing is told by colour alone: li
 dash and marker, and maps have a labelled bar.
 """
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import matplotlib
@@ -18,7 +19,10 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from seaborn.utils import relative_luminance
 
+from helpers import _validate
+
 WIDEST = 8.3  # inches; at 100 dpi, a margin included, this fits the text column of JupyterLab
+SMALLEST, LARGEST = 0.5, 40  # inches that a figure of the reader's own choice may have
 DPI = 100
 
 PALETTE = {
@@ -78,9 +82,23 @@ def style() -> None:
 
     Call it once, in the first cell: `plots.style()`. The functions of `helpers.plots` look like
     this anyway. What you set in `plt.rcParams` afterwards holds for your figures and for theirs; a
-    font that you chose before stays the first one that is tried.
+    font that you chose before stays the first one that is tried. If that font has no bold letters,
+    titles are not bold; if it is not installed, a warning says so and the fonts of the course take
+    its place.
     """
-    plt.rcParams.update(LOOK | {"font.family": fonts(bold=True)})
+    chosen, bold = plt.rcParams["font.family"], fonts(bold=True)
+    kept = [name for name in chosen if _is_known(name)]
+    if not kept:
+        warnings.warn(
+            f'plt.rcParams["font.family"] names {chosen[0]!r}, which is not installed, so '
+            f"{fonts()[0]!r} takes its place; choose one of those that "
+            "matplotlib.font_manager.get_font_names() lists.",
+            stacklevel=2,
+        )
+    look = LOOK | {"font.family": list(dict.fromkeys([*kept, *bold]))}
+    if not all(any(name in bold for name in _installed(_expanded(family))) for family in kept):
+        look["axes.titleweight"] = "normal"
+    plt.rcParams.update(look)
     if hasattr(get_ipython(), "kernel"):
         from matplotlib_inline.backend_inline import set_matplotlib_formats  # has an effect at once
 
@@ -89,10 +107,21 @@ def style() -> None:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The look of the course for a while; what the reader changed in rcParams stays as it is."""
+    """The look of the course for a while; what the reader changed in rcParams stays as it is.
+
+    Of a picture that fails half way, no pyplot figure is left open.
+    """
     usual = matplotlib.rcParamsDefault
-    with plt.rc_context({k: v for k, v in LOOK.items() if plt.rcParams[k] == usual[k]}):
-        yield
+    look = {k: v for k, v in LOOK.items() if plt.rcParams[k] == usual[k]}
+    before = plt.get_fignums()
+    try:
+        # By name, so that numbers on axes do not ask for a font that is not installed either.
+        with plt.rc_context(look | {"font.family": fonts()}):
+            yield
+    except BaseException:
+        for number in set(plt.get_fignums()) - set(before):
+            plt.close(number)
+        raise
 
 
 class Picture(Figure):
@@ -107,19 +136,54 @@ def picture(width: float, height: float) -> Picture:
     return Picture(figsize=(min(width, WIDEST), height), layout="constrained")
 
 
+def inches(figsize: Sequence[float] | None, usual: tuple[float, float]) -> tuple[float, float]:
+    """The width and height that a figure gets: those asked for, or the usual ones.
+
+    Raises ValueError for anything but two numbers of inches between SMALLEST and LARGEST.
+    """
+    if figsize is None:
+        return usual
+    try:
+        sides = [_validate.number("figsize", side, SMALLEST, LARGEST) for side in figsize]
+    except (TypeError, ValueError):
+        sides = []
+    if len(sides) != 2:
+        raise ValueError(
+            f"figsize must be two numbers of inches, width and height, each from {SMALLEST} to "
+            f"{LARGEST}, got {_validate.shown(figsize)}."
+        )
+    return sides[0], sides[1]
+
+
 def fonts(bold: bool = False) -> list[str]:
     """Installed fonts: the reader's own, then those of FONTS. A missing one would print a warning.
 
     So would bold letters in a font that has none; `bold` leaves such fonts out.
     """
+    chosen = [name for family in plt.rcParams["font.family"] for name in _expanded(family)]
+    return _installed([*chosen, *FONTS], bold)
+
+
+def _installed(names: Sequence[str], bold: bool = False) -> list[str]:
+    """Those of these fonts that are installed, each once, spelled as they call themselves."""
     known = font_manager.fontManager.ttflist
-    installed = {font.name for font in known if not bold or font.weight in (700, "bold")}
-    chosen = [
-        name
-        for family in plt.rcParams["font.family"]
-        for name in plt.rcParams.get(f"font.{family}", [family])  # "sans-serif" is a list of fonts
-    ]
-    return [name for name in dict.fromkeys([*chosen, *FONTS]) if name in installed]
+    found = [font.name for font in known if not bold or font.weight in (700, "bold")]
+    spelled = {name.lower(): name for name in found}  # matplotlib does not look at capitals either
+    return list(dict.fromkeys(spelled[n.lower()] for n in names if n.lower() in spelled))
+
+
+def _expanded(family: str) -> list[str]:
+    """The fonts of a family: "sans-serif" and the like are lists in rcParams."""
+    generic = "sans-serif" if family in ("sans", "sans serif") else family
+    return plt.rcParams[f"font.{generic}"] if _is_generic(family) else [family]
+
+
+def _is_generic(family: str) -> bool:
+    return family in font_manager.font_family_aliases
+
+
+def _is_known(family: str) -> bool:
+    return _is_generic(family) or bool(_installed([family]))
 
 
 def light(colour: str) -> Colormap:

@@ -25,6 +25,19 @@ ODD = {
 }
 
 
+def many(n: int) -> list[str]:
+    """Odd tokens, again and again."""
+    tokens = [token for kind in ODD.values() for token in kind]
+    return [tokens[i % len(tokens)] for i in range(n)]
+
+
+def sink(n: int) -> np.ndarray:
+    """A map whose rows sum to 1: half of each at the first key, the rest at the token itself."""
+    A = np.eye(n) / 2
+    A[:, 0] += 0.5
+    return A
+
+
 def names(axis) -> list[str]:
     return [label.get_text() for label in axis.get_ticklabels()]
 

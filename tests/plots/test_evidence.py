@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from oracle.compare import refused
 from plots.reading import bars, drawn, names, png, smallest_letters, title
 
 from helpers import load_model, plots, stage_map, trace
@@ -109,6 +110,45 @@ def test_a_run_and_a_pair_that_do_not_belong_together(model, run, pair):
             plots.draw_alignment(wrong_run, wrong_pair, **{"layer": 0} | more)
 
 
+def test_other_words_of_the_same_number(model, run, pair):
+    target = pair.target.split()
+    other = pair._replace(target=" ".join([*target[:2], "elephants", *target[3:]]))
+    refused(
+        lambda: plots.draw_alignment(run, other, 0),
+        "run must be cross-attention over pair",
+        f"target has the word 'elephants' at position 2 (counted from 0), got '▁{target[2]}'",
+        "trace(model, pair.source, target=pair.target)",
+    )
+    source = " ".join(["Elefanten", *pair.source.split()[1:]])
+    refused(lambda: plots.draw_alignment(run, pair._replace(source=source), 0), "'Elefanten'")
+    capitals = pair._replace(source=pair.source.upper(), target=pair.target.upper())
+    plots.draw_alignment(run, capitals, 0)  # a tokenizer may not tell them apart
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_part_of_an_alignment_has_the_numbers_and_links_of_the_whole(run, pair, setting):
+    pair = pair._replace(gold=Gold(frozenset({(1, 1)}), frozenset({(1, 1), (3, 3), (0, 5)})))
+    whole = plots.draw_alignment(run, pair, 4, setting=setting).axes[0]
+    part = plots.draw_alignment(
+        run, pair, 4, setting=setting, queries=range(1, 4), keys=[1, 2, 3]
+    ).axes[0]
+    png(part.figure)
+    assert names(part.yaxis) == pair.target.split()[1:4]
+    assert names(part.xaxis) == [*pair.source.split()[1:4], "(no link)"]
+    np.testing.assert_array_equal(drawn(part), drawn(whole)[1:4][:, [1, 2, 3, -1]])
+    assert {frame.get_xy() for frame in part.patches} == {(0.1, 0.1), (2.1, 2.1)}
+    dots = {tuple(dot) for dot in whole.lines[0].get_xydata() - 1}
+    inside = {dot for dot in dots if 0 < dot[0] < 3 and 0 < dot[1] < 3}
+    assert {tuple(dot) for dot in part.lines[0].get_xydata()} == inside != dots
+    written = "written by" if setting == "AWO" else "fed to"
+    n, m = len(pair.target.split()), len(pair.source.split())
+    assert part.get_ylabel() == f"target word ({written} the row)\nwords 2 to 4 of {n}"
+    assert part.get_xlabel() == f"source word (read from)\nwords 2 to 4 of {m}"
+    refused(lambda: plots.draw_alignment(run, pair, 4, keys=[m]), "every position in keys")
+    outside = pair._replace(gold=Gold(frozenset(), frozenset({(99, 0)})))
+    refused(lambda: plots.draw_alignment(run, outside, 4, keys=[1]), "gold", "outside")
+
+
 # --- yardsticks ------------------------------------------------------------------------------
 
 
@@ -159,3 +199,14 @@ def test_choices_that_do_not_exist(measured, choice, words):
     few = replace(measured, yardsticks={YARDSTICKS[1]: measured.yardsticks[YARDSTICKS[1]]})
     with pytest.raises(ValueError, match=f'yardstick must be "{YARDSTICKS[1]}", got .blank-out'):
         plots.draw_yardstick(few, "Attn-W", 0)
+
+
+def test_a_part_of_a_yardstick_keeps_shares_and_correlation(measured):
+    whole, part = (plots.draw_yardstick(measured, "Attn-W", 0, keys=k) for k in (None, range(1, 5)))
+    png(part)
+    for old, new in zip(whole.axes, part.axes, strict=True):
+        np.testing.assert_array_equal(bars(new), bars(old)[1:5])
+        assert title(old) == title(new)
+    assert names(part.axes[0].yaxis) == measured.tokens[1:5]
+    assert part.axes[0].get_ylabel() == "tokens 2 to 5 of 5"
+    refused(lambda: plots.draw_yardstick(measured, "Attn-W", 0, keys=[9]), "position in keys")

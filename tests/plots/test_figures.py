@@ -181,11 +181,11 @@ def test_runs_that_cannot_be_drawn(tiny):
 
 def test_a_new_stage_is_drawn_like_the_others(small, monkeypatch):
     """What one row adds to the table reaches every figure, and the measured residual stays."""
-    kept = plots.figures.residual_of(small, "Attn-W", "measured")
+    kept = plots.paths.residual_of(small, "Attn-W", "measured")
     monkeypatch.setitem(TABLE, "new", replace(TABLE["AttnResLn-N"], map=lambda b: weight(b)))
     for draw in (plots.draw_stage, plots.draw_rollout, plots.draw_flow):
         assert "new" in title(draw(small, "new", layer=0).axes[0])
-    assert torch.equal(plots.figures.residual_of(small, "Attn-W", "measured"), kept)
+    assert torch.equal(plots.paths.residual_of(small, "Attn-W", "measured"), kept)
 
 
 def test_rows_of_zeros_and_an_axes_of_ones_own(small):

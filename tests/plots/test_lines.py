@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
-from plots.reading import png, smallest_letters, title
+from plots.reading import names, png, smallest_letters, title
 
 from helpers import STAGES, plots
 from helpers.plots.style import appearance
@@ -150,6 +150,14 @@ def test_lines_drawn_twice_keep_all_their_names(table, legend):
     _lines(more, ax=ax, legend=legend)
     assert _names(ax) == ["a", "b", "a_$x$", "b_$x$"]
     png(ax.figure)
+
+
+def test_words_along_x_are_no_mathematics():
+    words = ["$x$", "_a", "\\alpha", "$"]
+    ax = plots.lines(pd.DataFrame({"word": words, "share": 1.0}), x="word", y="share")
+    png(ax.figure)
+    assert names(ax.xaxis) == words
+    assert not any(label.get_parse_math() for label in ax.get_xticklabels())
 
 
 def test_colours_of_ones_own():

@@ -3,14 +3,16 @@
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from oracle.compare import refused
 from plots.reading import png
 from seaborn.utils import relative_luminance
 
 from helpers import STAGES, plots
-from helpers.plots.style import OTHERS, on_white, picture
+from helpers.plots.style import OTHERS, inches, on_white, picture
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +94,40 @@ def test_a_picture_is_a_figure_outside_pyplot_and_never_too_wide():
     figure.subplots()
     data, size = figure._repr_png_()
     assert data.startswith(b"\x89PNG") and size["width"] <= 848
+
+
+DRAW = {
+    "map": lambda **more: plots.heatmap(np.eye(2), ["a", "b"], **more),
+    "bars": lambda **more: plots.token_bars([1, 1], ["a", "b"], **more),
+    "pipes": lambda **more: plots.pipes([np.eye(2)], ["a", "b"], **more),
+    "lines": lambda **more: plots.lines(pd.DataFrame({"x": [1, 2]}), x="x", y="x", **more),
+}
+
+
+@pytest.mark.parametrize(
+    "figsize",
+    [(0, 3), (-1, 3), (float("nan"), 3), (3, 900), (3,), (3, 3, 3), 5, "33", ("3", 3), (), {}],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", DRAW)
+def test_sizes_that_no_figure_can_have(kind, figsize):
+    refused(lambda: DRAW[kind](figsize=figsize), "figsize must be two numbers of inches")
+    assert not plt.get_fignums()
+
+
+def test_sizes_of_figures_of_a_run(run):
+    refused(lambda: plots.draw_attention(run, 0, figsize=(5, 0)), "figsize must be two numbers")
+    refused(lambda: plots.draw_flow(run, figsize=(5, 1e6)), "figsize must be two numbers")
+    assert inches(np.array([5, 4]), (1, 1)) == (5, 4) and inches(None, (1, 2)) == (1, 2)
+
+
+@pytest.mark.parametrize("kind", DRAW)
+def test_a_picture_that_fails_half_way_is_not_left_open(kind):
+    own = plt.figure()
+    with pytest.raises(AttributeError):
+        DRAW[kind](there_is_no_such_option=1)
+    assert plt.get_fignums() == [own.number] and plt.gcf() is own, "only what was there before"
+    ax = own.subplots()
+    with pytest.raises(AttributeError):
+        DRAW[kind](there_is_no_such_option=1, ax=ax)
+    assert plt.get_fignums() == [own.number], "a figure of the reader's own stays"
