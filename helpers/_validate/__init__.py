@@ -28,7 +28,7 @@ from helpers._validate.networks import (
     score,
     states,
 )
-from helpers._validate.runs import LACKS, has, known_words, lacks, run, values
+from helpers._validate.runs import DIFFER, LACKS, has, known_words, lacks, run, values
 from helpers._validate.tensors import (
     array,
     causal,
@@ -42,6 +42,7 @@ from helpers._validate.tensors import (
 )
 
 __all__ = [
+    "DIFFER",
     "LACKS",
     "array",
     "causal",

@@ -23,6 +23,12 @@ LACKS: dict[str, Callable[..., str | bool]] = {
 }
 
 
+DIFFER = (
+    "run.attention and the attention in run.blocks differ, which must hold the same; change "
+    "run.attention in place, run.attention[...] = new, or dataclasses.replace one of the two."
+)
+
+
 def run(value) -> None:
     """Raise TypeError, naming the remedy, unless this is a Trace, and it can be read exactly."""
     if not hasattr(value, "blocks") or not hasattr(value, "attention"):
@@ -30,13 +36,10 @@ def run(value) -> None:
             f"run must be a Trace, got {type(value).__name__}; make one with trace(model, text)."
         )
     exact()
-    for n, (block, own) in enumerate(zip(value.blocks, value.attention, strict=False)):
+    for block, own in zip(value.blocks, value.attention, strict=False):
         same = block.attention.data_ptr() == own.data_ptr() or torch.equal(block.attention, own)
         if not same:
-            raise ValueError(
-                f"run.attention and run.blocks[{n}].attention differ, which must hold the same; "
-                "change run.attention in place, run.attention[...] = new, or replace both."
-            )
+            raise ValueError(DIFFER)
 
 
 def values(value) -> None:

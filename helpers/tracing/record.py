@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from helpers import _validate
@@ -65,6 +66,32 @@ class Trace:
     is_cross: bool = False  # whether queries and keys are different tokens
     # Why measures of vectors cannot be read: a layer computes something else than its weights say.
     fault: str = ""
+    whole: Tensor | None = None  # the attention that the blocks were made with; see below
+
+    def __post_init__(self) -> None:
+        """Give `attention` and the blocks one memory; the one that was exchanged counts.
+
+        Raises ValueError where both were, and differ.
+        """
+        own, *parts = (
+            tensor.untyped_storage().data_ptr()
+            for tensor in (self.attention, *(block.attention for block in self.blocks))
+        )
+        attention = self.attention
+        if set(parts) != {own}:
+            before = None if self.whole is None else self.whole.untyped_storage().data_ptr()
+            if set(parts) != {before}:
+                attention = torch.stack([block.attention for block in self.blocks])
+                if own != before and not torch.equal(attention, self.attention):
+                    raise ValueError(_validate.DIFFER)
+            blocks = zip(self.blocks, attention, strict=True)
+            object.__setattr__(self, "blocks", [replace(b, attention=a) for b, a in blocks])
+        object.__setattr__(self, "attention", attention)
+        object.__setattr__(self, "whole", attention)
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state, whole=None)
+        self.__post_init__()
 
     @property
     def words(self) -> Words:

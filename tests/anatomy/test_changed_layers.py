@@ -374,25 +374,44 @@ def test_threads_do_not_hear_each_other(tiny):
 
 
 def test_a_run_holds_its_attention_once(tiny):
-    run = trace(tiny("bert"), TEXT)
-    new = run.attention.clone()
+    """Whether all weights are exchanged, those of the blocks, or of one: every measure follows."""
+    run, new = trace(tiny("bert"), TEXT), trace(tiny("bert"), TEXT).attention
     new[:, :2] = 0
-    other = replace(run, attention=new)
-    moved = replace(
-        run, blocks=[replace(b, attention=a) for b, a in zip(run.blocks, new, strict=True)]
+    expected = trace(tiny("bert"), TEXT)
+    expected.attention[:, :2] = 0
+    blocks = [replace(b, attention=a) for b, a in zip(run.blocks, new, strict=True)]
+    loose = [replace(b, attention=b.attention.clone()) for b in blocks]
+    for changed in (
+        replace(run, attention=new),
+        replace(run, blocks=blocks),
+        replace(run, blocks=loose),
+        replace(run, blocks=loose, attention=new.clone()),
+        replace(replace(run, blocks=loose), fault=""),
+    ):
+        for stage in run.stages:
+            assert torch.equal(stage_map(changed, stage), stage_map(expected, stage))
+        assert torch.equal(weighted_norms(changed), weighted_norms(expected))
+        changed.attention[1, 0] = 0.5
+        assert (changed.blocks[1].attention[0] == 0.5).all(), "one memory"
+    one = replace(run, blocks=[run.blocks[0], loose[1], *run.blocks[2:]])
+    assert torch.equal(one.attention[1], loose[1].attention)
+    assert torch.equal(one.attention[0], run.attention[0])
+    refused(
+        lambda: replace(run, blocks=loose, attention=new + 1), "run.attention and the attention"
     )
-    for wrong in (other, moved):
-        for call in (weighted_norms, reconstruction_error, partial(stage_map, stage="Attn-W")):
-            refused(partial(call, wrong), "run.attention and run.blocks[0].attention differ")
-    both = replace(moved, attention=new)
-    in_place = trace(tiny("bert"), TEXT)
-    in_place.attention[:, :2] = 0
-    for stage in run.stages:
-        assert torch.equal(stage_map(both, stage), stage_map(in_place, stage))
-    kept = pickle.loads(pickle.dumps(run))
-    assert torch.equal(stage_map(kept, "Attn-N"), stage_map(run, "Attn-N"))
-    kept.attention[:, :2] = 0
-    refused(lambda: stage_map(kept, "Attn-N"), "differ, which must hold the same")
+    wrong = trace(tiny("bert"), TEXT)
+    wrong.attention.data = new
+    for call in (weighted_norms, reconstruction_error, partial(stage_map, stage="Attn-W")):
+        refused(partial(call, wrong), "differ, which must hold the same")
+
+
+def test_a_run_that_was_stored_can_be_edited(tiny):
+    run = trace(tiny("bert"), TEXT)
+    for kept in (pickle.loads(pickle.dumps(run)), copy.deepcopy(run), copy.copy(run)):
+        assert torch.equal(stage_map(kept, "Attn-N"), stage_map(run, "Attn-N"))
+        kept.attention[:, :2] = 0
+        assert not weighted_norms(kept)[:, :2].any()
+        assert torch.equal(kept.blocks[0].attention, kept.attention[0])
 
 
 def test_a_run_of_inference_mode_can_be_edited_later(tiny):
