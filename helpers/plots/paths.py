@@ -105,7 +105,9 @@ def residual_of(run: Trace, stage: str, residual: float | Tensor | Literal["meas
         return 0.0
     if isinstance(residual, str):
         _validate.choice("residual", residual, ("measured",))
-        return 1 - mixing_ratio(run, next(name for name in MEASURED if name in run.stages))
+        # The last of them raises the reason where a run has neither.
+        stage = next((name for name in MEASURED if name in run.stages), MEASURED[-1])
+        return 1 - mixing_ratio(run, stage)
     return residual
 
 

@@ -20,6 +20,7 @@ from helpers import (
     expansion_rate,
     globenc,
     mixing_ratio,
+    plots,
     reconstruction_error,
     stage_map,
     tables,
@@ -114,6 +115,12 @@ def test_every_measure_of_vectors_refuses(tiny, call):
     refused(partial(value_zeroing, model, TEXT), *words)
     refused(partial(tables.token_table, model, [TEXT]), *words)
     refused(partial(tables.category_shares, model, [TEXT]), *words)
+    for draw in (plots.draw_rollout, plots.draw_flow, plots.draw_stage, plots.draw_weight_and_norm):
+        options = {"residual": "measured"} if draw in (plots.draw_rollout, plots.draw_flow) else {}
+        stage = {} if draw is plots.draw_weight_and_norm else {"stage": "Attn-W"}
+        if draw is plots.draw_stage:
+            stage = {"stage": "Attn-N"}
+        refused(partial(draw, run, layer=1, **stage, **options), *words)
     below, changed, _ = reconstruction_error(run)
     assert below < 1e-4 and changed > 0.01
 
