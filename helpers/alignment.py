@@ -12,6 +12,9 @@ from torch import Tensor
 
 from helpers import _validate
 from helpers.datasets import AlignedPair, Gold, Link, read_gold
+from helpers.models import Model
+from helpers.tokens import Text
+from helpers.tracing import Trace, trace
 
 __all__ = [
     "SETTINGS",
@@ -19,6 +22,8 @@ __all__ = [
     "AlignmentScore",
     "Gold",
     "align",
+    "align_pair",
+    "align_states",
     "alignment_error_rate",
     "read_gold",
     "score_words",
@@ -118,6 +123,52 @@ def align(scores: Tensor, words: Words, key_words: Words, setting: str) -> set[L
     return {(s, t) for t, s in enumerate(by_word.argmax(dim=1).tolist()) if s != no_word}
 
 
+def align_states(model: Model, source: Text, target: Text, layer: int | None = None) -> set[Link]:
+    """Link words of two sentences by the states of one multilingual encoder: (source, target).
+
+    Each sentence is read alone. A word's vector is the mean of its tokens' states; two words are
+    linked where each is the other's nearest by cosine (SimAlign's "argmax", Jalili Sabet et al.
+    2020, arXiv 2004.08728). Of equal ones the first wins; special tokens take no part.
+
+    model: an encoder, or the encoder of an encoder-decoder. source, target: as text in `trace`.
+    layer: the states that this layer, from 0, reads; by default the one after two thirds of them.
+
+    Raises ValueError as `trace` does, for a layer that does not exist, and for a text without a word.
+
+    Example: align_states(model, "Das Haus ist klein.", "The house is small.")
+    """
+    _validate.model(model)
+    kind = "encoder" if model.network.config.is_encoder_decoder else None
+    runs = trace(model, source, attention=kind), trace(model, target, attention=kind)
+    layers = len(runs[0].blocks)
+    layer = layers * 2 // 3 if layer is None else _validate.index("layer", layer, layers)
+    S, T = (_of_words(run.blocks[layer].residual, run.words) for run in runs)  # (words, D)
+    cosines = torch.einsum("td,sd->ts", T, S)
+    return _mutual(cosines, cosines.T)
+
+
+def align_pair(scores: Tensor, run: Trace) -> set[Link]:
+    """Link words of a text and its pair that read each other most: (source, target), from 0.
+
+    A link stands where the target word reads the source word more than any other, and the source
+    word that target word. A word reads by the mean of its tokens, and is read by their sum.
+
+    scores: one map of the run, (T, T), ≥ 0, such as stage_map(run, "Attn-N")[layer].
+    run: of a model that reads two texts at once, trace(model, source, pair=target).
+
+    Raises ValueError for a run without a pair, and as `to_words` does.
+
+    Example: align_pair(stage_map(run, "Attn-N")[4], run)
+    """
+    _validate.run(run)
+    sides = [[w for w, n in zip(run.words, run.segments, strict=True) if n == k] for k in (0, 1)]
+    if not all(set(side) - {None} for side in sides):
+        raise ValueError("run must hold two texts with words; trace(model, source, pair=target).")
+    first = len(set(sides[0]) - {None})
+    by_word = to_words(scores, run.words, run.words)[:, :-1]  # (words, words)
+    return _mutual(by_word[first:, :first], by_word[:first, first:])
+
+
 def alignment_error_rate(predicted: list[set[Link]], gold: list[Gold]) -> AlignmentScore:
     """AER, precision and recall of the links A of all sentences together, each in [0, 1].
 
@@ -147,6 +198,21 @@ def alignment_error_rate(predicted: list[set[Link]], gold: list[Gold]) -> Alignm
     in_possible = sum(len(A & P) for A, (_, P) in pairs)
     aer = 1 - (in_sure + in_possible) / (size + sure)
     return AlignmentScore(aer, in_possible / size if size else 1.0, in_sure / sure)
+
+
+def _mutual(forward: Tensor, backward: Tensor) -> set[Link]:
+    """Pairs that are each other's highest: forward (target, source), backward (source, target)."""
+    sources, targets = forward.argmax(dim=1).tolist(), backward.argmax(dim=1).tolist()
+    return {(s, t) for t, s in enumerate(sources) if targets[s] == t}
+
+
+def _of_words(states: Tensor, words: Words) -> Tensor:
+    """Mean state of each word's tokens, at length 1: (words, D)."""
+    member = _membership(words, states)[:, :-1]  # (T, words)
+    if not member.numel():
+        raise ValueError("source and target must hold a word each, got none; give a sentence.")
+    mean = torch.einsum("tw,td->wd", member, states) / member.sum(dim=0)[:, None]
+    return torch.nn.functional.normalize(mean, dim=-1)
 
 
 def _membership(numbers: Words, like: Tensor) -> Tensor:

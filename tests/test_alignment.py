@@ -12,6 +12,8 @@ from helpers.alignment import (
     AlignmentScore,
     Gold,
     align,
+    align_pair,
+    align_states,
     alignment_error_rate,
     score_words,
     to_words,
@@ -424,3 +426,85 @@ BAD_RUN = {
 def test_maps_that_cannot_be_aligned(case):
     change, *words = BAD_RUN[case]
     refused(lambda: align(**GOOD | change), *words)
+
+
+# --- one encoder for both sentences --------------------------------------------------------------
+
+
+def naive_states(model, source, target, layer, kind) -> set:
+    """Words one by one: the mean of their tokens' states, compared by cosine in both directions."""
+    sides = []
+    for text in (source, target):
+        run = trace(model, text, attention=kind)
+        states = run.blocks[layer].residual
+        count = len(set(run.words) - {None})
+        sides.append(
+            [
+                torch.stack([x for x, n in zip(states, run.words, strict=True) if n == w]).mean(0)
+                for w in range(count)
+            ]
+        )
+    S, T = sides
+    cosine = [[torch.cosine_similarity(s, t, dim=0).item() for s in S] for t in T]
+    links = set()
+    for t, row in enumerate(cosine):
+        s = row.index(max(row))
+        column = [other[s] for other in cosine]
+        if column.index(max(column)) == t:
+            links.add((s, t))
+    return links
+
+
+@pytest.mark.parametrize("name", ["bert", "xlm-roberta", "marian", "t5", "deberta-v2"])
+@pytest.mark.parametrize("layer", [0, 1, -1])
+def test_links_from_states(tiny, name, layer):
+    model = tiny(name)
+    kind = "encoder" if model.network.config.is_encoder_decoder else None
+    pair = (
+        ("Die Schlüssel liegen hier", "The keys are on the table")
+        if name == "marian"
+        else ("the keys, she saw them", "she saw the cabinet")
+    )
+    found = align_states(model, *pair, layer)
+    assert found == naive_states(model, *pair, layer, kind) and found
+
+
+def test_the_same_sentence_is_linked_word_by_word(minilm):
+    text = "The old cabinet in the kitchen was locked yesterday."
+    count = len(set(trace(minilm, text).words) - {None})
+    assert align_states(minilm, text, text) == {(n, n) for n in range(count)}
+    words = ["Locked", "cabinets", "stay", "unopened"]
+    assert align_states(minilm, words, words, layer=2) == {(n, n) for n in range(4)}
+    crossed = align_states(minilm, "the keys and the cabinet", "cabinet and keys", layer=1)
+    assert {(1, 2), (4, 0)} <= crossed
+
+
+def test_links_from_the_attention_between_two_segments(minilm):
+    run = trace(minilm, "She saw the keystrokes.", pair="The keys were seen.")
+    scores = stage_map(run, "Attn-N")[3]
+    source = [n for n, k in zip(run.words, run.segments, strict=True) if k == 0]
+    first, last = max(source) + 1, max(n for n in run.words if n is not None) + 1
+    tokens = [[i for i, n in enumerate(run.words) if n == w] for w in range(last)]
+
+    def reads(one, other):
+        return sum(scores[i, j].item() for i in tokens[one] for j in tokens[other]) / len(
+            tokens[one]
+        )
+
+    expected = set()
+    for t in range(first, last):
+        s = max(range(first), key=lambda s, t=t: reads(t, s))
+        if max(range(first, last), key=lambda t, s=s: reads(s, t)) == t:
+            expected.add((s, t - first))
+    assert align_pair(scores, run) == expected and expected
+
+
+def test_one_encoder_refuses_in_one_sentence(minilm):
+    refused(lambda: align_states(minilm, "the", "keys", layer=6), "layer must be a whole number")
+    refused(lambda: align_states(minilm, "", "keys"), "text is empty")
+    refused(lambda: align_states(minilm, "[SEP]", "keys"), "must hold a word each")
+    refused(lambda: align_states(minilm.network, "the", "keys"), "Model(network, tokenizer)")
+    run = trace(minilm, "the keys")
+    refused(lambda: align_pair(stage_map(run, "Attn-W")[0], run), "pair=target")
+    pair = trace(minilm, "the keys", pair="she saw")
+    refused(lambda: align_pair(stage_map(pair, "Attn-W"), pair), "choose a layer")
