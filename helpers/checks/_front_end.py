@@ -68,7 +68,7 @@ def _server() -> tuple:
         return sys.executable, None
     unknown = ("which JupyterLab shows this notebook cannot be seen from here", None)
     try:
-        # IPython brings psutil. It is not required for anything else, and without it nobody can tell.
+        # IPython 9 brings psutil, which the course does not require; without it nobody can tell.
         psutil = importlib.import_module("psutil")
         for process in psutil.Process().parents():
             command = process.cmdline()
