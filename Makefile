@@ -25,6 +25,11 @@ test notebooks check: export HF_HUB_OFFLINE := 1
 test notebooks check: export HF_HUB_CACHE := $(CURDIR)/$(VENV)/no-models
 # Two processes share the cores, and threads of torch that wait for each other keep them busy.
 test notebooks: export OMP_NUM_THREADS := 1
+# The networks of the course are small. Where other programs use the processors too, torch's own
+# choice, a thread per core, is several times slower than one thread. A number that you set stays.
+lab check: export OMP_NUM_THREADS ?= 1
+# The same for notebooks whose kernel is in .venv but which `make lab` did not start, as in VS Code.
+KERNEL_CONFIG := import os; os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 help:
 	@echo "make lab        set up .venv if needed and open the course in JupyterLab"
@@ -77,5 +82,7 @@ $(READY): pyproject.toml constraints.txt
 	      && "$$found" -m pip --python $(PY) install --quiet pip; }; \
 	fi
 	@$(PY) -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@mkdir -p $(VENV)/etc/ipython
+	@echo '$(KERNEL_CONFIG)' >$(VENV)/etc/ipython/ipython_kernel_config.py
 	@$(PY) -c 'import matplotlib.font_manager'  # builds the font cache now, not in a lesson
 	@touch $@

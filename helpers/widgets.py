@@ -12,6 +12,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 
 from helpers import _validate, plots
+from helpers._keys import keep_keys
 from helpers.alignment import SETTINGS
 from helpers.datasets import AlignedPair
 from helpers.models import Model
@@ -159,7 +160,7 @@ def _assemble(subject: widgets.Widget, traced: Callable, draw: Callable, control
     picture.layout.height, picture.layout.overflow = HEIGHT, "auto"
     row = widgets.HBox(list(controls.values()))
     row.layout.flex_flow = "row wrap"
-    return widgets.VBox([subject, row, picture])
+    return keep_keys(widgets.VBox([subject, row, picture]))
 
 
 def _from_zero(values: dict) -> dict:

@@ -5,6 +5,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from helpers import STAGES, load_model, plots, trace, widgets
+from helpers._keys import MARK, keep_keys
 from helpers.datasets import read_alignments
 from helpers.tables import MAPS, YARDSTICKS
 
@@ -52,7 +53,7 @@ def calls(monkeypatch):
 def test_every_control_has_a_description_and_can_be_moved(tiny, calls, capsys, name):
     made = calls(OVER_A_TEXT[name])
     board = getattr(widgets, name)(tiny("bert"), TEXT)
-    assert isinstance(board, ipywidgets.VBox) and isinstance(board.children[-1], ipywidgets.Output)
+    assert isinstance(board, ipywidgets.VBox) and isinstance(board.children[2], ipywidgets.Output)
     controls = _controls(board)
     assert "" not in controls and controls["Text"].value == TEXT
     assert (controls["Layer"].min, controls["Layer"].max) == (1, 3)
@@ -67,6 +68,17 @@ def test_every_control_has_a_description_and_can_be_moved(tiny, calls, capsys, n
         assert len(made) == before + 1, "one picture per change"
     assert ["[CLS]", "the", "keys", "[SEP]"] in [run.tokens for (run,), _ in made]
     assert "Error" not in capsys.readouterr().out and not plt.get_fignums()
+
+
+def test_a_board_carries_the_script_that_keeps_keys_and_shows_nothing_of_it(tiny, capsys):
+    board = widgets.explore(tiny("bert"), TEXT)
+    capsys.readouterr()
+    *_, hidden = board.children
+    (output,) = hidden.outputs
+    assert hidden.layout.display == "none" and [*output["data"]] == ["application/javascript"]
+    assert MARK in board._dom_classes and f".{MARK}" in output["data"]["application/javascript"]
+    assert keep_keys(ipywidgets.HBox()).children[-1].outputs == hidden.outputs
+    assert capsys.readouterr().out == "", "nothing is displayed that a notebook would store"
 
 
 def test_the_first_and_the_last_layer_and_head(tiny, calls):

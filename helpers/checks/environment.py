@@ -1,15 +1,24 @@
 """Is this computer ready for the course? One line for each thing that breaks most often.
 
 Nothing is imported here before it is tested, so that a broken installation is reported, not met.
+As a script, `python helpers/checks/environment.py`, it runs from any folder, in any Python from 3.8
+on, with nothing installed.
 """
 
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import runpy
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Callable  # noqa: UP035  an old Python runs this file too
 
 PROJECT = "transformer-attention-course"
-LOCK = Path(__file__).resolve().parents[2] / "constraints.txt"  # in a clone of the course
+HELPERS = Path(__file__).resolve().parents[1]
+LOCK = HELPERS.parent / "constraints.txt"  # in a clone of the course
 
 
 def self_test() -> bool:
@@ -26,26 +35,63 @@ def self_test() -> bool:
     return all(results)
 
 
-def _report(what: str, remedy: str, test: Callable[[], str | None]) -> bool:
-    """Print the line of one test, which returns what is wrong, or None."""
+def _report(what: str, remedy: str, test: Callable) -> bool:
+    """Print the line of one test, and return whether it is not a failure.
+
+    A test returns None, or what is wrong, or that and another remedy; the remedy None makes a NOTE.
+    """
     try:
-        problem = test()
-    except Exception as error:  # noqa: BLE001  a broken environment fails in any way
-        problem = f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
-    print(f"FAIL {what}: {problem}. {remedy}" if problem else f"OK   {what}")
-    return not problem
+        found = test()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  a broken environment fails in any way
+        found = f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
+    problem, remedy = found if isinstance(found, tuple) else (found, remedy)
+    if not problem:
+        line = f"OK   {what}"
+    else:
+        line = f"FAIL {what}: {problem}. {remedy}" if remedy else f"NOTE {what}: {problem}"
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(line.encode(encoding, "backslashreplace").decode(encoding))
+    return not problem or remedy is None
 
 
 def _python_version() -> str | None:
-    from packaging.specifiers import SpecifierSet
-
-    wanted = metadata.metadata(PROJECT)["Requires-Python"]
+    wanted = _wanted_python()
     version = "{}.{}.{}".format(*sys.version_info)
-    return (
-        None
-        if version in SpecifierSet(wanted)
-        else f"this is {version}, but the course needs {wanted}"
-    )
+    return None if _inside(version, wanted) else f"this is {version}, but the course needs {wanted}"
+
+
+def _clone() -> str:
+    """What pyproject.toml says in a clone of the course; outside a clone an empty text."""
+    path = HELPERS.parent / "pyproject.toml"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return text if f'name = "{PROJECT}"' in text else ""
+
+
+def _wanted_python() -> str:
+    """From the clone, or else from what is installed."""
+    if text := _clone():
+        return re.search(r'^requires-python = "(.+)"', text, re.MULTILINE)[1]
+    return metadata.metadata(PROJECT)["Requires-Python"]
+
+
+def _inside(version: str, specifier: str) -> bool:
+    """Whether a version is in a range such as ">=3.11,<3.15"; `packaging` may be missing."""
+    tests = {
+        ">=": lambda a, b: a >= b,
+        "<": lambda a, b: a < b,
+        "==": lambda a, b: a == b,
+    }
+    for operator, bound in re.findall(r"(>=|<|==)\s*([\w.]+)", specifier):
+        if not tests[operator](_numbers(version), _numbers(bound)):
+            return False
+    return True
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = [int(n) for n in re.match(r"\d+(\.\d+)*", version)[0].split(".")]
+    return numbers + [0] * (6 - len(numbers))
 
 
 def _kernel() -> str | None:
@@ -63,36 +109,38 @@ def _folder(executable: str) -> Path:
 
 
 def _versions() -> str | None:
-    installed = {needed: _installed(needed.name) for needed in _requirements()}
+    installed = {name: (_installed(name), wanted) for name, wanted in _requirements().items()}
     wrong = [
-        f"{needed.name} is {version or 'missing'}, but the course needs {needed.specifier}"
-        for needed, version in installed.items()
-        if version is None or version not in needed.specifier
+        f"{name} is {version or 'missing'}, but the course needs {wanted}"
+        for name, (version, wanted) in installed.items()
+        if version is None or not _inside(version, wanted)
     ]
     return "; ".join(wrong) or None
 
 
 def _other_versions() -> str:
     """The packages in another version than the lock's, which lies beside a clone's `helpers`."""
-    from packaging.requirements import Requirement
-
     if not LOCK.exists():
         return ""
+    from packaging.requirements import Requirement  # all is OK here, so it is installed
+
     lines = LOCK.read_text(encoding="utf-8").splitlines()
     pins = [Requirement(line) for line in lines if not line.startswith("#")]
-    needed = {requirement.name for requirement in _requirements()}
+    needed = _requirements()
     others = [
         pin for pin in pins if pin.name in needed and _installed(pin.name) not in pin.specifier
     ]
     return ", ".join(f"{pin.name} {_installed(pin.name)}, not {pin.specifier}" for pin in others)
 
 
-def _requirements() -> list:
-    """What the installed course says that it needs, without its extras."""
-    from packaging.requirements import Requirement
-
-    needed = map(Requirement, metadata.requires(PROJECT))
-    return [line for line in needed if not line.marker or line.marker.evaluate({"extra": ""})]
+def _requirements() -> dict[str, str]:
+    """The packages that the course needs, each with its range: from the clone, or as installed."""
+    if text := _clone():
+        block = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)[1]
+        lines = re.findall(r'^\s*"([^"]+)"', block, re.MULTILINE)
+    else:
+        lines = [line for line in metadata.requires(PROJECT) if "extra ==" not in line]
+    return dict(re.match(r"([\w.-]+)\s*\(?([^;)]*)", line).groups() for line in lines)
 
 
 def _installed(name: str) -> str | None:
@@ -102,22 +150,37 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _widgets() -> str | None:
+def _widgets() -> tuple[str, str | None] | str | None:
     import ipywidgets  # noqa: F401
-    from jupyter_core.paths import jupyter_path
 
-    extension = Path("@jupyter-widgets", "jupyterlab-manager")
-    found = any(Path(path, extension).is_dir() for path in jupyter_path("labextensions"))
-    return None if found else "JupyterLab does not see the extension jupyterlab_widgets"
+    # Not imported, because as a script this file cannot count on the package that it lies in.
+    return runpy.run_path(str(HELPERS / "checks" / "_front_end.py"))["problem"]()
 
 
-def _model() -> str | None:
+def _other_helpers() -> tuple[str, str] | None:
+    """What is in the way of the course's `helpers`, found without importing it."""
+    spec = importlib.util.find_spec("helpers")
+    if spec is None:
+        return "this Python does not find `helpers`, the package of the course", _SET_UP
+    places = [*(spec.submodule_search_locations or []), spec.origin or ""]
+    if any(str(HELPERS) == os.path.realpath(place) for place in places):
+        return None
+    where = spec.origin or places[0]
+    remedy = "Rename or move it, or uninstall the package that it belongs to; then set up again"
+    return f"`import helpers` finds {where}, which is not that of the course", remedy
+
+
+def _model() -> tuple[str, str] | None:
+    if problem := _other_helpers():
+        return problem
     from helpers.models import load_model
 
     load_model()
 
 
-def _attentions() -> str | None:
+def _attentions() -> tuple[str, str] | str | None:
+    if problem := _other_helpers():
+        return problem
     from helpers.models import load_model
 
     model = load_model()
@@ -142,4 +205,11 @@ _TESTS = (
 
 
 if __name__ == "__main__":  # `make check`: works also where importing `helpers` does not
-    sys.exit(not self_test())
+    sys.path[:] = [path for path in sys.path if Path(path).resolve() != HELPERS / "checks"]
+    ready = self_test()
+    if "JPY_PARENT_PID" not in os.environ:  # not started from a notebook
+        print(
+            "NOTE widgets were looked for in this environment's JupyterLab. Where another one opens"
+            " the notebooks, as on a hub, run the self-test of lesson 00 there"
+        )
+    sys.exit(not ready)

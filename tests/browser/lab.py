@@ -45,7 +45,7 @@ def next_value(page, description):
     control.scroll_into_view_if_needed()
     control.focus()
     if control.evaluate("element => element.tagName") == "SELECT":
-        # Not with the arrow keys: JupyterLab takes them to move to the next cell.
+        # Not with the arrow keys: outside the widgets of the course JupyterLab takes them.
         after = "element => (element.selectedIndex + 1) % element.options.length"
         control.select_option(index=control.evaluate(after))
     else:
