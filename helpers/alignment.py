@@ -133,7 +133,7 @@ def align_states(model: Model, source: Text, target: Text, layer: int | None = N
     model: an encoder, or the encoder of an encoder-decoder. source, target: as text in `trace`.
     layer: the states that this layer, from 0, reads; by default the one after two thirds of them.
 
-    Raises ValueError as `trace` does, for a layer that does not exist, and for a text without a word.
+    Raises ValueError as `trace` does, for a layer that does not exist, and for a text of no word.
 
     Example: align_states(model, "Das Haus ist klein.", "The house is small.")
     """

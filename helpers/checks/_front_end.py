@@ -6,7 +6,6 @@ that started the kernel tells which Python that JupyterLab runs in, and that Pyt
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -68,8 +67,8 @@ def _server() -> tuple:
         return sys.executable, None
     unknown = ("which JupyterLab shows this notebook cannot be seen from here", None)
     try:
-        # IPython 9 brings psutil, which the course does not require; without it nobody can tell.
-        psutil = importlib.import_module("psutil")
+        import psutil  # here, because this file runs where nothing is installed, too
+
         for process in psutil.Process().parents():
             command = process.cmdline()
             if not command or any("ipykernel" in word for word in command):
