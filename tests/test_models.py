@@ -13,6 +13,7 @@ import torch
 import transformers
 from huggingface_hub import constants
 from huggingface_hub.errors import RepositoryNotFoundError
+from oracle import tiny_models
 from oracle.compare import close, refused
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
@@ -151,7 +152,7 @@ def test_an_architecture_that_transformers_does_not_name_falls_back(folder, arch
     assert type(load_model(folder).network).__name__ == "BertModel"
 
 
-@pytest.mark.parametrize("architectures", [["BertForSomethingOfMyOwn"], ["TFBertModel"], None, []])
+@pytest.mark.parametrize("architectures", [["BertForSomethingOfMyOwn"], ["TFBertModel"]])
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
 def test_a_head_of_a_class_that_transformers_does_not_name_is_not_lost(
     tiny, tmp_path, family, architectures
@@ -176,13 +177,15 @@ def test_a_head_of_a_class_that_transformers_does_not_name_is_not_lost(
         ("bert", "encoder.layer.2.attention.self.value.lora_A.weight"),
         ("llama", "layers.1.self_attn.q_norm.weight"),
         ("gpt2", "h.0.attn.adapter.bias"),
+        ("llama", "layers.0.self_attn.bias"),
+        ("deberta-v2", "encoder.conv.conv.weight"),
     ],
 )
 def test_weights_inside_layers_that_the_class_does_not_have(tiny, tmp_path, family, weight):
     save(tiny(family), tmp_path)
     file = tmp_path / "model.safetensors"
     save_file(load_file(file) | {weight: torch.ones(2)}, file, metadata={"format": "pt"})
-    refused(lambda: load_model(tmp_path), "inside its layers", weight, "merge adapters")
+    refused(lambda: load_model(tmp_path), "inside its body", weight, "merge adapters")
 
 
 def test_a_class_of_another_family_is_not_taken(tiny, tmp_path):
@@ -501,3 +504,41 @@ def test_half_a_download_is_named_offline_and_goes_on_online(cached, monkeypatch
     monkeypatch.setattr(load.AutoConfig, "from_pretrained", lambda name: asked.append(name))
     refused(lambda: load_model(name), "could not be loaded")
     assert asked == [name]
+
+
+@pytest.mark.parametrize("architectures", [None, []])
+def test_a_head_of_no_named_class_is_left_out_with_a_word(tiny, tmp_path, architectures):
+    """As in the files of DeBERTa 3."""
+    edit(save(tiny("deberta-v2"), tmp_path), architectures=architectures)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    head = {"lm_predictions.lm_head.bias": torch.ones(2)}
+    save_file(weights | head, file, metadata={"format": "pt"})
+    with pytest.warns(UserWarning, match="holds a head that is left out, such as 'lm_predictions"):
+        model = load_model(tmp_path)
+    assert torch.equal(trace(model, TEXT).attention, trace(tiny("deberta-v2"), TEXT).attention)
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "extra"),
+    [
+        ("bert", "BertForMaskedLM", "cls.seq_relationship.weight"),
+        ("bert", "BertForMaskedLM", "bert.pooler.dense.weight"),
+        ("roberta", "RobertaForMaskedLM", "roberta.embeddings.position_ids"),
+        ("gpt2", "GPT2LMHeadModel", "transformer.h.0.attn.masked_bias"),
+        ("gpt_neo", "GPTNeoForCausalLM", "transformer.h.0.attn.attention.bias"),
+        ("gpt_neox", "GPTNeoXForCausalLM", "gpt_neox.layers.0.attention.bias"),
+        ("llama", "LlamaForCausalLM", "model.layers.0.self_attn.rotary_emb.inv_freq"),
+        ("bart", "BartForConditionalGeneration", "model.encoder.version"),
+    ],
+)
+def test_what_old_files_keep_is_no_reason_to_refuse(tmp_path, family, head, extra):
+    tiny_models.save(family, tmp_path, getattr(transformers, head))
+    file = tmp_path / "model.safetensors"
+    save_file(load_file(file) | {extra: torch.ones(2, 2)}, file, metadata={"format": "pt"})
+    assert type(load_model(tmp_path).network).__name__ == head
+
+
+def test_an_adapter_beside_a_model_is_refused(folder):
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    refused(lambda: load_model(folder), "holds an adapter beside a model", "merge_and_unload()")

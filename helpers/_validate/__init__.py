@@ -28,7 +28,7 @@ from helpers._validate.networks import (
     score,
     states,
 )
-from helpers._validate.runs import DIFFER, LACKS, has, known_words, lacks, run, values
+from helpers._validate.runs import DIFFER, LACKS, has, known_words, lacks, one, run, values
 from helpers._validate.tensors import (
     array,
     causal,
@@ -64,6 +64,7 @@ __all__ = [
     "model",
     "network",
     "number",
+    "one",
     "one_text",
     "real",
     "residual",

@@ -10,6 +10,8 @@ WHAT = {
     "residual": "what its residual connection adds",
     "inner norm": "the RMSNorm of its attention output",
     "output": "its residual connection, which adds attention alone,",
+    "mlp": "its feed-forward network",
+    "layer": "its residual connection",
     "before norm": "its LayerNorm",
     "norm": "its LayerNorm",
     "after": "what reads its output",
@@ -55,6 +57,7 @@ def _needed(part) -> set[str]:
     """The names of what must have passed in a layer."""
     needed = {"x", "values", "projection", "residual", "output"}
     needed |= {"norm", "before norm"} if part.norm is not None else set()
+    needed |= {"mlp", "layer"} if part.parallel else set()
     needed |= {"after"} if part.after is not None else set()
     needed |= {"second norm", "before second norm"} if part.second_norm is not None else set()
     return needed | ({"inner norm"} if part.inner_norm is not None else set())
@@ -78,7 +81,10 @@ def _said(part, b, here: dict[str, Tensor]) -> dict[str, tuple[Tensor, Tensor, T
         said["inner norm"] = own, F.rms_norm(added, D, b.inner_gamma, b.inner_eps), own
         added = own
     total = b.output if b.gamma is None else here["before norm"]
-    said["output"] = total, b.residual + added, added
+    if part.parallel:  # no tensor of the model holds this sum alone
+        said["output"] = here["layer"], b.residual + added + here["mlp"], added
+    else:
+        said["output"] = total, b.residual + added, added
     if b.gamma is not None:
         own = here["norm"]
         said["norm"] = own, F.layer_norm(total, D, b.gamma, b.beta, b.eps), own

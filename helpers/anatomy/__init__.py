@@ -102,6 +102,15 @@ WHY_NOT = {
 }
 
 
+SETTINGS = {"clip_qkv": "clips values", "rotary_value": "turns values by their positions"}
+
+
+def setting(network: PreTrainedModel) -> str:
+    """Why a configuration makes values that weights do not tell, as half a sentence, or ""."""
+    found = [name for name in SETTINGS if getattr(network.config, name, None)]
+    return "".join(f"its {name} {SETTINGS[name]} after their weights" for name in found[:1])
+
+
 def blocks(network: PreTrainedModel, attention: Attention | None = None) -> list[Anatomy]:
     """The attention blocks of a network, first layer first; a task head is looked through.
 

@@ -30,10 +30,22 @@ def find(name: str | Path) -> Path | str:
                 f"name {text!r} is a folder without {' and '.join(missing)}; give a folder that "
                 "`save_pretrained` has written, once for the model and once for its tokenizer."
             )
+        _refuse_adapter(folder)
         return folder
     folder, missing = _cached(text)
+    if folder is not None:
+        _refuse_adapter(folder)
     # A whole folder of the cache is loaded as a folder, because a hub id would still ask the hub.
     return _ask_hub(text, missing) if missing else folder
+
+
+def _refuse_adapter(folder: Path) -> None:
+    """Raise ValueError for an adapter beside a model, which only some computers would use."""
+    if (folder / "adapter_config.json").is_file():
+        raise ValueError(
+            f"{str(folder)!r} holds an adapter beside a model; load both with peft, merge them "
+            "with merge_and_unload(), and save or give the whole network."
+        )
 
 
 def _missing(folder: Path) -> list[str]:

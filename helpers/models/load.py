@@ -16,7 +16,9 @@ from transformers.utils import logging
 from helpers import _validate
 from helpers.models.find import DATA, DEFAULT, find
 
-BUFFERS = ("position_ids", "inv_freq", "attn.bias", "masked_bias")  # kept in old files, not used
+# What old files keep of a class's own, and what is no part of any layer.
+BUFFERS = re.compile(r"(^|\.)(position_ids|inv_freq|version|(attn|attention)\.(masked_)?bias)$")
+POOLERS = re.compile(r"(^|\.)pooler\.")
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +63,8 @@ def load_model(name: str | Path = DEFAULT, *, device: str | torch.device | None 
         Face hub, such as "bert-base-uncased"; or one of the three that come with the course:
         "minilm", "de-en" (a small German–English translation model) and "verb-number" ("minilm",
         its top layers trained to tell the number of a masked verb). Neither those nor a hub model
-        in the local cache need a network. A task head is kept, but no pooler without weights.
+        in the local cache need a network. The task head of the class that config.json names is
+        kept, but no pooler without weights.
     device: where the network goes, such as "cuda"; by default, the CPU.
 
     Raises ValueError in one sentence where nothing is found under the name, where the folder holds
@@ -158,21 +161,30 @@ def _require_whole(name: str | Path, network: PreTrainedModel, report: dict) -> 
         return re.sub(r"(?<=\.)\d+(?=\.)", "0", weight.removeprefix(prefix))
 
     known = {any_layer(weight) for weight in network.state_dict()}
-    lost = sorted(one for one in report["unexpected_keys"] if not one.endswith(BUFFERS))
+    lost = sorted(one for one in report["unexpected_keys"] if not BUFFERS.search(one))
+    body = {name for name, _ in network.base_model.named_children()}
     for weight in lost:
         if any_layer(weight) in known:
             raise ValueError(
                 f"{said} holds layers that its config.json does not count, such as that of "
                 f"{weight!r}; set the number of layers there to what the weights have."
             )
-        if any_layer(weight) != weight.removeprefix(prefix) or ".0." in weight:
+        inside = weight.startswith(prefix) or weight.partition(".")[0] in body
+        if inside and not POOLERS.search(weight):
             raise ValueError(
-                f"{said} holds weights inside its layers that a {own} does not have, such as "
+                f"{said} holds weights inside its body that a {own} does not have, such as "
                 f"{weight!r}, and computes something else with them; merge adapters, or load it "
                 "with its own class and give Model(network, tokenizer)."
             )
+    lost = [weight for weight in lost if not POOLERS.search(weight)]
     wrote = network.config.architectures or []
-    if lost and wrote != [own]:
+    if lost and not wrote:
+        warnings.warn(
+            f"{said} holds a head that is left out, such as {lost[0]!r}, because its config.json "
+            "names no class in architectures.",
+            stacklevel=4,
+        )
+    elif lost and wrote != [own]:
         raise ValueError(
             f"{said} holds weights that a {own} does not have, such as {lost[0]!r}, which would be "
             f"lost: architectures in its config.json is {wrote}; correct that entry, or load it "

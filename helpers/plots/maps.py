@@ -165,7 +165,9 @@ def _places(shape: tuple[int, int], rows, columns, options: dict) -> tuple:
 def _norm(data, vmin: float, vmax: float | None, center: float | None):
     """From a value to its place in the colour map; a map of zeros has a range too."""
     if center is None:
-        return PowerNorm(0.5, vmin, vmin + ((data.max() if vmax is None else vmax) - vmin or 1))
+        span = (data.max() if vmax is None else vmax) - vmin
+        # Too little to tell colours apart, or nothing above vmin.
+        return PowerNorm(0.5, vmin, vmin + (span if span > np.finfo("float32").tiny else 1))
     return CenteredNorm(center, (np.abs(data - center).max() if vmax is None else vmax) or 1)
 
 

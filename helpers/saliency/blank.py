@@ -9,7 +9,7 @@ from transformers.utils import ModelOutput
 
 from helpers import _validate
 from helpers.models import Model
-from helpers.saliency.scored import TOKENS, Score, inputs_of, output_of
+from helpers.saliency.scored import TOKENS, Score, inputs_of, is_hooked, output_of
 from helpers.tokens import Text
 
 
@@ -55,7 +55,8 @@ def blank_out(
         for rows in texts.split(max(1, TOKENS // len(ids)) if _reads_batches(model) else 1):
             batch = {name: tensor.repeat(len(rows), 1) for name, tensor in inputs.items()}
             output = output_of(model, batch | {"input_ids": rows})
-            scores += [_validate.score(score(_one(output, n)), model) for n in range(len(rows))]
+            outputs = [_one(output, n) for n in range(len(rows))] if len(rows) > 1 else [output]
+            scores += [_validate.score(score(one), model) for one in outputs]
     whole, *without = scores
     return (torch.stack(without) - whole).abs().masked_fill(skipped, torch.nan)
 
@@ -83,13 +84,15 @@ def _reads_batches(model: Model) -> bool:
     """Whether the whole network reads texts of one length together."""
     # These heads look for the last token before the padding; without padding they refuse a batch.
     looks = type(model.network).__name__.endswith("ForSequenceClassification")
+    if is_hooked(model.network) or getattr(model.network.config, "output_router_logits", False):
+        return False  # a router's output has no axis of texts
     return not looks or model.network.config.pad_token_id is not None
 
 
 def _one(value, n: int):
     """A batch's output for its n-th text alone; every tensor keeps a batch axis of 1."""
     if isinstance(value, Tensor):
-        return value[n : n + 1]
+        return value[n : n + 1] if value.ndim else value  # a loss has no axis of texts
     if isinstance(value, tuple):
         return tuple(_one(part, n) for part in value)
     if isinstance(value, ModelOutput):

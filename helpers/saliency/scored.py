@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from inspect import signature
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
 from helpers import _validate
@@ -12,6 +12,16 @@ from helpers.tokens import Text, encode
 
 Score = Callable[[ModelOutput], Tensor]  # the output for one text, batch axis 1 → one number
 TOKENS = 1024  # the most that one pass reads, which bounds the memory
+
+
+def is_hooked(network: nn.Module) -> bool:
+    """Whether somebody's hooks stand in the network, which may be meant for one text at a time."""
+    hooks = [
+        hook
+        for module in network.modules()
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    ]
+    return any(not hook.__module__.startswith(("transformers.", "torch.")) for hook in hooks)
 
 
 def inputs_of(model: Model, text: Text, pair: Text | None, score: Score) -> dict[str, Tensor]:

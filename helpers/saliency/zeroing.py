@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from helpers import _validate, anatomy
 from helpers.models import Model
 from helpers.norms import values
-from helpers.saliency.scored import TOKENS
+from helpers.saliency.scored import TOKENS, is_hooked
 from helpers.tokens import Text
 from helpers.tracing import Block, trace
 
@@ -43,15 +43,16 @@ def value_zeroing(model: Model, text: Text, *, pair: Text | None = None) -> Tens
     _validate.states(model, *(output for *_, output in calls))
     with torch.no_grad():
         layers = zip(parts, run.blocks, calls, strict=True)
-        return torch.stack([_turns(part, block, *call) for part, block, call in layers])
+        size = 1 if is_hooked(model.network) else TOKENS
+        return torch.stack([_turns(part, block, *call, size) for part, block, call in layers])
 
 
-def _turns(part: anatomy.Anatomy, block: Block, args, kwargs, output) -> Tensor:
+def _turns(part: anatomy.Anatomy, block: Block, args, kwargs, output, size=TOKENS) -> Tensor:
     """One layer's map from its true call: (T, T)."""
     true, T = _unit(output), block.attention.shape[-1]
     columns = []
     # BLOOM's layers take the distances of tokens as a tensor that is made for one text.
-    size = 1 if "alibi" in kwargs else max(1, TOKENS // T)
+    size = 1 if "alibi" in kwargs else max(1, size // T)
     for tokens in torch.arange(T, device=block.x.device).split(size):
         # Without j's values a context loses α_ij v_j: the same as α_ij = 0, not normalised again.
         alpha = block.attention.repeat(len(tokens), 1, 1, 1)  # (tokens, H, T, T)

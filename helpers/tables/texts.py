@@ -38,7 +38,10 @@ def categories(run: Trace) -> list[str]:
     Example: categories(trace(load_model(), "Keys.")) is ["[CLS]", "other", "punctuation", "[SEP]"].
     """
     _validate.run(run)
-    text = ["punctuation" if key.lstrip("Ġ▁") in (",", ".") else "other" for key in run.keys]
+    text = [
+        "punctuation" if key.lstrip("Ġ▁").removesuffix("</w>") in (",", ".") else "other"
+        for key in run.keys
+    ]
     return [role or category for role, category in zip(run.key_roles, text, strict=True)]
 
 

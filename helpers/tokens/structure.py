@@ -122,7 +122,7 @@ def _told(
             if not piece.strip():
                 # A lone mark for a space belongs to what follows at once, if the tokenizer says so.
                 follows = last is not None and last[:2] == (side, end) and last[2][2] == word
-                key = last[2] if follows and not set(piece) & {"\n", "\r"} else None
+                key = last[2] if follows and set(piece) <= {" "} else None
         keys.append(key)
         last = key and (side, start, key)
     return keys[::-1]

@@ -94,7 +94,7 @@ def read(model: Model, inputs: BatchEncoding, attention: anatomy.Attention | Non
         weights,
         blocks,
         is_cross=attention == "cross",
-        fault=next(filter(None, faults), ""),
+        fault=next(filter(None, [anatomy.setting(model.network), *faults]), ""),
     )
 
 

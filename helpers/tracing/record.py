@@ -73,17 +73,16 @@ class Trace:
 
         Raises ValueError where both were, and differ.
         """
-        own, *parts = (
-            tensor.untyped_storage().data_ptr()
-            for tensor in (self.attention, *(block.attention for block in self.blocks))
-        )
-        attention = self.attention
-        if set(parts) != {own}:
-            before = None if self.whole is None else self.whole.untyped_storage().data_ptr()
-            if set(parts) != {before}:
-                attention = torch.stack([block.attention for block in self.blocks])
-                if own != before and not torch.equal(attention, self.attention):
-                    raise ValueError(_validate.DIFFER)
+        attention, own = self.attention, [block.attention for block in self.blocks]
+        if not _validate.one(own, attention):
+            if self.whole is None or not _validate.one(own, self.whole):
+                shapes = {tuple(part.shape) for part in own}
+                attention = torch.stack(own) if len(shapes) == 1 else attention[:0]
+            exchanged = self.whole is None or not _validate.one(list(self.attention), self.whole)
+            both = exchanged and not torch.equal(attention, self.attention)
+            heads = {len(block.W_V) for block in self.blocks} == {attention.shape[1]}
+            if both or not heads or attention.shape != (len(own), *own[0].shape):
+                raise ValueError(_validate.DIFFER)
             blocks = zip(self.blocks, attention, strict=True)
             object.__setattr__(self, "blocks", [replace(b, attention=a) for b, a in blocks])
         object.__setattr__(self, "attention", attention)

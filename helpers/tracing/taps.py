@@ -14,8 +14,10 @@ def taps(part: anatomy.Anatomy) -> set[anatomy.Tap]:
     """The places in the network where this block's tensors pass."""
     norms = [norm for norm in (part.inner_norm, part.norm, part.second_norm) if norm is not None]
     around = {*product(norms, ("input", "output")), part.after} - {None}
-    values, projection = (part.x[0], "output"), (part.project, "output")
-    return {part.x, values, part.residual, part.output, projection, *around}
+    made = {(part.x[0], "output"), (part.project, "output")}
+    if part.parallel:
+        made |= {(part.layer, "output"), (part.layer.mlp, "output")}
+    return {part.x, part.residual, part.output, *made, *around}
 
 
 def listen(tap: anatomy.Tap, seen: Seen, clock: count):
@@ -62,6 +64,9 @@ def of_each(parts: list[anatomy.Anatomy], seen: Seen) -> Iterator[dict[str, Tens
         if part.second_norm is not None:
             before = found["before second norm"] = _next(seen[part.second_norm, "input"], norm)
             found["second norm"] = _next(seen[part.second_norm, "output"], before)
+        if part.parallel:
+            found["mlp"] = _next(seen[part.layer.mlp, "output"], projection)
+            found["layer"] = _next(seen[part.layer, "output"], projection)
         found["output"] = norm or _next(seen[part.output], projection)
         yield {name: event[1] for name, event in found.items() if event is not None}
 

@@ -17,6 +17,7 @@ from oracle.tiny_models import ARCHITECTURES
 from helpers import (
     Model,
     anatomy,
+    blank_out,
     expansion_rate,
     globenc,
     mixing_ratio,
@@ -448,3 +449,95 @@ def test_a_layer_that_adds_nothing_has_no_error(tiny):
     torch.nn.init.zeros_(norm.bias)
     run = trace(model, TEXT)
     assert run.fault == "" and reconstruction_error(run)[1] == 0
+
+
+@pytest.mark.parametrize("edit", ["transposed", "one head", "in place", "no block", "cut"])
+def test_views_are_no_way_around(tiny, edit):
+    run = trace(tiny("bert"), TEXT)
+
+    if edit == "transposed":
+        changed = replace(run, attention=run.attention.mT)
+        assert torch.equal(stage_map(changed, "Attn-W"), run.attention.mT.mean(dim=1))
+        return
+
+    def ask():
+        changed = run
+        if edit == "one head":
+            blocks = [replace(b, attention=b.attention[:1]) for b in run.blocks]
+            changed = replace(run, blocks=blocks)
+        elif edit == "cut":
+            changed = replace(run, attention=run.attention[:, :2])
+        elif edit == "in place":
+            run.attention.transpose_(2, 3)
+        else:
+            run.blocks.pop()
+        return stage_map(changed, "Attn-W")
+
+    refused(ask, "which must hold the same")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "mixtral"])
+def test_a_hook_that_changes_one_row_sees_one_text_at_a_time(tiny, name):
+    """The usual way to write a patch, output[0, position] = …, means one text."""
+    first, every = copied(tiny(name)), copied(tiny(name))
+
+    def patch(where):
+        def change(_module, _args, output):
+            output = output.clone()
+            output[where, 2] = 0
+            return output
+
+        return change
+
+    for model, where in ((first, 0), (every, slice(None))):
+        layers = anatomy.blocks(model.network)
+        mlp = getattr(layers[1].layer, "mlp", None) or layers[1].layer.output.dense
+        mlp.register_forward_hook(patch(where))
+    close(value_zeroing(first, TEXT), value_zeroing(every, TEXT))
+
+    def score(output):
+        return output[0][0, -1].square().sum()
+
+    close(blank_out(first, TEXT, score, 5), blank_out(every, TEXT, score, 5), 1e-4)
+
+
+def test_a_router_s_output_has_no_axis_of_texts(tiny):
+    model = copied(tiny("mixtral"))
+    model.network.config.output_router_logits = True
+    ids = trace(model, TEXT).ids
+
+    def score(output):
+        return output.router_logits[0][-1, 0]
+
+    found = blank_out(model, ids, score, 5)
+    for t in range(len(ids)):
+        other = [*ids[:t], 5, *ids[t + 1 :]]
+        outputs = [model.network(torch.tensor([one])) for one in (ids, other)]
+        expected = (score(outputs[1]) - score(outputs[0])).abs()
+        assert ids[t] == 5 or torch.allclose(found[t], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt_neox", "phi", "stablelm, parallel", "falcon", "gptj", "cohere"]
+)
+def test_what_a_parallel_layer_adds_is_compared(tiny, name):
+    model = copied(tiny(name))
+    layer = anatomy.blocks(model.network)[1].layer
+    names = [n for n, _ in layer.named_children() if "dropout" in n]
+    place = getattr(layer, names[0]) if names else layer
+
+    def three_times(_module, _args, output):
+        return (3 * output[0], *output[1:]) if isinstance(output, tuple) else 3 * output
+
+    place.register_forward_hook(three_times)
+    assert trace(tiny(name), TEXT).fault == ""
+    assert "layer 1 (counted from 0)" in trace(model, TEXT).fault
+
+
+@pytest.mark.parametrize(("name", "setting"), [("olmo", "clip_qkv"), ("roformer", "rotary_value")])
+def test_settings_that_change_values_are_named(tiny, name, setting):
+    model = copied(tiny(name))
+    setattr(model.network.config, setting, 8.0 if name == "olmo" else True)
+    run = trace(model, TEXT)
+    assert run.stages == ("Attn-W", "AttnRes-W") and f"its {setting} " in run.fault
+    refused(partial(stage_map, run, "Attn-N"), setting)
