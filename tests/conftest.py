@@ -22,6 +22,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 from hypothesis import settings
+from nbclient.exceptions import CellTimeoutError
 from oracle import reference
 from oracle.tiny_models import FAMILIES, randomise, save
 
@@ -104,9 +105,16 @@ def execute():
     """
 
     def run(client):
-        with ThreadPoolExecutor(1) as pool:
-            # asyncio.run closes the loop that it opens.
-            pool.submit(asyncio.run, client.async_execute()).result()
+        client.timeout = 120  # seconds for one cell
+        for attempt in range(3):
+            try:
+                with ThreadPoolExecutor(1) as pool:
+                    # asyncio.run closes the loop that it opens.
+                    return pool.submit(asyncio.run, client.async_execute()).result()
+            except CellTimeoutError:
+                # On a busy machine a kernel now and then loses a request and waits for ever.
+                if attempt == 2:
+                    raise
 
     return run
 
