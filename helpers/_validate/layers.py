@@ -22,19 +22,19 @@ WHAT = {
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-6}
 
 
-def fault(number: int, part, block, here: dict[str, Tensor]) -> str:
+def fault(number: int, part, block, here: dict[str, Tensor | None]) -> str:
     """Why one layer's weights do not say what it computes, as half a sentence; "" where they do.
 
     Compared row by row with the layer's own tensors, because one very long vector would hide the
     error of all the others. number: of the layer, from 0. part: its modules. block: its weights and
-    what they read. here: what passed in its modules, by name, (T, D) each.
+    what they read. here: what passed in its modules, by name, (T, D) each, or None.
     """
     layer = f"layer {number} (counted from 0)"
     remedy = (
         "merge adapters with merge_and_unload(), or take out the hook or wrapper, and trace again"
     )
     for name, what in WHAT.items():
-        if name not in here and name in _needed(part):
+        if name in here and here[name] is None:
             return f"{layer} does not call {what} as a module, so that it cannot be read; {remedy}"
     try:
         said = _said(part, block, here)
@@ -51,16 +51,6 @@ def fault(number: int, part, block, here: dict[str, Tensor]) -> str:
                 f"another result, off by {error:.2g} of the largest value in its row; {remedy}"
             )
     return ""
-
-
-def _needed(part) -> set[str]:
-    """The names of what must have passed in a layer."""
-    needed = {"x", "values", "projection", "residual", "output"}
-    needed |= {"norm", "before norm"} if part.norm is not None else set()
-    needed |= {"mlp", "layer"} if part.parallel else set()
-    needed |= {"after"} if part.after is not None else set()
-    needed |= {"second norm", "before second norm"} if part.second_norm is not None else set()
-    return needed | ({"inner norm"} if part.inner_norm is not None else set())
 
 
 def _said(part, b, here: dict[str, Tensor]) -> dict[str, tuple[Tensor, Tensor, Tensor]]:

@@ -74,7 +74,9 @@ def _of_source(
     options = {"truncation": False, "padding": False, "verbose": False}
     read = tokenizer(*map(joined, texts), **options)
     ids, encoding = read["input_ids"], read.encodings[0] if read.is_fast else None
-    first = len(tokenizer(joined(text), add_special_tokens=False, verbose=False)["input_ids"])
+    first = 0
+    if encoding is None:
+        first = len(tokenizer(joined(text), add_special_tokens=False, verbose=False)["input_ids"])
     segments = segment_of_each(tokenizer, ids, encoding, first)
     return dict(read), word_of_each(tokenizer, ids, encoding, texts), segments
 

@@ -134,16 +134,17 @@ def _attention(
     return torch.cat(list(weights)).detach()
 
 
-def _block(part: anatomy.Anatomy, attention: Tensor, here: dict[str, Tensor]) -> Block:
+def _block(part: anatomy.Anatomy, attention: Tensor, here: dict[str, Tensor | None]) -> Block:
     gamma, beta, eps = _affine(part.norm, part.b_O)
     second_gamma, _, second_eps = _affine(part.second_norm, part.b_O)
     inner_gamma, _, inner_eps = _affine(part.inner_norm, part.b_O)
     _, T, S = attention.shape
     nothing = attention.new_full((T, len(part.b_O)), torch.nan)  # where nothing passed
-    residual, output = here.get("residual", nothing), here.get("output", nothing)
+    residual, output = (nothing if here[n] is None else here[n] for n in ("residual", "output"))
+    x = attention.new_full((S, part.W_V.shape[1]), torch.nan) if here["x"] is None else here["x"]
     return Block(
         attention=attention,
-        x=here.get("x", attention.new_full((S, part.W_V.shape[1]), torch.nan)),
+        x=x,
         residual=residual,
         W_V=part.W_V.clone(),
         b_V=part.b_V.clone(),

@@ -39,8 +39,8 @@ def listen(tap: anatomy.Tap, seen: Seen, clock: count):
     return module.register_forward_hook(keep_output)
 
 
-def of_each(parts: list[anatomy.Anatomy], seen: Seen) -> Iterator[dict[str, Tensor]]:
-    """For each block, by name, the tensors that passed; a name is missing where nothing did.
+def of_each(parts: list[anatomy.Anatomy], seen: Seen) -> Iterator[dict[str, Tensor | None]]:
+    """For each block, by name, all tensors that it has; None for what did not pass.
 
     A module can serve several layers, or several places in one. The order of the passes tells them
     apart: what attention reads comes before its values are made, and all else after its projection.
@@ -53,8 +53,8 @@ def of_each(parts: list[anatomy.Anatomy], seen: Seen) -> Iterator[dict[str, Tens
         )
         found = {"x": x, "values": values, "projection": projection}
         found["residual"] = x and _last(seen[part.residual], x[0])
-        inner = part.inner_norm and _next(seen[part.inner_norm, "output"], projection)
-        found["inner norm"] = inner
+        if part.inner_norm is not None:
+            found["inner norm"] = _next(seen[part.inner_norm, "output"], projection)
         norm = None
         if part.norm is not None:
             found["before norm"] = _next(seen[part.norm, "input"], projection)
@@ -68,7 +68,7 @@ def of_each(parts: list[anatomy.Anatomy], seen: Seen) -> Iterator[dict[str, Tens
             found["mlp"] = _next(seen[part.layer.mlp, "output"], projection)
             found["layer"] = _next(seen[part.layer, "output"], projection)
         found["output"] = norm or _next(seen[part.output], projection)
-        yield {name: event[1] for name, event in found.items() if event is not None}
+        yield {name: event and event[1] for name, event in found.items()}
 
 
 def _turn(parts: list[anatomy.Anatomy], number: int, seen: Seen):

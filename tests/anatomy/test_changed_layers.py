@@ -12,7 +12,7 @@ import torch
 from oracle import cut, reference
 from oracle.changed_layers import HIDDEN, SHOWN, LoRA, change, exchange, longer
 from oracle.compare import close, refused
-from oracle.tiny_models import ARCHITECTURES
+from oracle.tiny_models import ARCHITECTURES, TWO_SIDED
 
 from helpers import (
     Model,
@@ -32,7 +32,6 @@ from helpers import (
 )
 
 TEXT, TARGET = "she saw the keys.", "on the table."
-TWO_SIDED = ("bart", "blenderbot", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5")
 ROWS = [
     (name, kind)
     for name in ARCHITECTURES

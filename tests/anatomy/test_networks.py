@@ -10,6 +10,7 @@ import torch
 import transformers
 from oracle import cut, tiny_models
 from oracle.compare import close, refused
+from oracle.tiny_models import TWO_SIDED
 
 from helpers import (
     STAGES,
@@ -30,7 +31,6 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 KINDS = ("encoder", "decoder", "cross")
 TEXT, TARGET = "she saw the keys.", "on the table."
 FAMILIES = sorted(anatomy.FAMILIES)
-TWO_SIDED = ("bart", "blenderbot", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5")
 
 
 def _read(model: Model, attention=None):

@@ -80,7 +80,6 @@ _LOCAL = {"layer_types": ["sliding_attention", "full_attention", "sliding_attent
 _T5 = {"num_layers": 2, "num_decoder_layers": 3, "d_kv": 8, "d_ff": 40, "layer_norm_epsilon": 0.2}
 _SIDES = {"encoder_layers": 2, "decoder_layers": 3, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40}
 _SIDES |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
-_PRE_SIDES = _SIDES | {"decoder_start_token_id": 1}
 _EXPERTS = _GROUPED | {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
 _EXPERTS |= {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
 ARCHITECTURES = {
@@ -89,7 +88,7 @@ ARCHITECTURES = {
     "bart": _SIDES,
     "bert": _BERT,
     "biogpt": {"intermediate_size": 40},
-    "blenderbot": _PRE_SIDES,
+    "blenderbot": _SIDES,
     "bloom": {"layer_norm_epsilon": 0.2},
     "bloom, residual after LayerNorm": {"apply_residual_connection_post_layernorm": True},
     "camembert": _ROBERTA,
@@ -119,9 +118,9 @@ ARCHITECTURES = {
     "gptj": {"rotary_dim": 4},
     "llama": _GROUPED | {"attention_bias": True},
     "llama, no biases": _GROUPED | {"num_key_value_heads": 4},
-    "m2m_100": _PRE_SIDES,
+    "m2m_100": _SIDES,
     "marian": _SIDES | {"activation_function": "relu", "forced_eos_token_id": None},
-    "mbart": _PRE_SIDES,
+    "mbart": _SIDES,
     "megatron-bert": _BERT,
     "mistral": _GROUPED | {"sliding_window": 3},
     "mixtral": _EXPERTS,
@@ -135,7 +134,7 @@ ARCHITECTURES = {
     "olmo3": _GROUPED | _LOCAL | {"sliding_window": 3},
     "opt": {"ffn_dim": 40},
     "opt, post-LN": {"ffn_dim": 40, "do_layer_norm_before": False, "word_embed_proj_dim": 16},
-    "pegasus": _PRE_SIDES,
+    "pegasus": _SIDES,
     "phi": {"intermediate_size": 40, "num_key_value_heads": 2, "hidden_size": 32},
     "phi3": _GROUPED,
     "qwen2": _GROUPED,
@@ -153,6 +152,9 @@ ARCHITECTURES = {
     "xlm-roberta": _ROBERTA,
     "xlm-roberta-xl": _ROBERTA,
 }
+
+_DEEP = {"decoder_layers", "num_decoder_layers"}
+TWO_SIDED = tuple(name for name, sizes in ARCHITECTURES.items() if _DEEP & set(sizes))
 
 
 def randomise(network, seed: int) -> None:
